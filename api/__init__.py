@@ -1,0 +1,1 @@
+"""The HTTP edge: accepts turns, rings workers, streams events back."""

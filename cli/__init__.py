@@ -1,0 +1,1 @@
+"""The command `turnmill`: starts the API and the workers as processes, imports neither."""

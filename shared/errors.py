@@ -1,0 +1,164 @@
+"""The vocabulary of failure, as HTTP-free types.
+
+`TurnmillError` is the root of faults; `Stop` is the root of what ends a turn on purpose.
+The API maps types to status codes in one table; retries are decided by `retryable`.
+"""
+
+from typing import ClassVar
+
+
+class TurnmillError(Exception):
+    """Something went wrong."""
+
+    retryable: ClassVar[bool] = False
+    code: ClassVar[str] = "internal_error"
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (self.__doc__ or "").strip().splitlines()[0])
+
+    @property
+    def message(self) -> str:
+        """The sentence shown to the user."""
+        return str(self.args[0])
+
+
+class ConfigurationError(TurnmillError):
+    """A setting is missing or wrong."""
+
+    code = "configuration_error"
+
+
+class InvalidInputError(TurnmillError):
+    """The request is well-formed but cannot be accepted."""
+
+    code = "invalid_input"
+
+
+class NotFoundError(TurnmillError):
+    """There is no such thing."""
+
+    code = "not_found"
+
+
+class ConflictError(TurnmillError):
+    """The state of the thing does not allow this."""
+
+    code = "conflict"
+
+
+class ConversationBusyError(ConflictError):
+    """The conversation already has an active turn."""
+
+    code = "conversation_busy"
+
+
+class TurnEndedError(ConflictError):
+    """The turn has ended."""
+
+    code = "turn_ended"
+
+    def __init__(self, message: str | None = None, status: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+
+    def __reduce__(self) -> tuple[type["TurnEndedError"], tuple[str, str]]:
+        return type(self), (self.message, self.status)
+
+
+class InboxFullError(ConflictError):
+    """The turn holds as many unread messages as it may."""
+
+    code = "inbox_full"
+
+
+class IdempotencyMismatchError(ConflictError):
+    """The Idempotency-Key was used before with another body."""
+
+    code = "idempotency_mismatch"
+
+
+class UnavailableError(TurnmillError):
+    """A part that this needs cannot be reached now."""
+
+    retryable = True
+    code = "unavailable"
+
+
+class LeaseLostError(TurnmillError):
+    """Another worker advances this now: stop, write nothing more."""
+
+    code = "lease_lost"
+
+
+class ModelError(TurnmillError):
+    """The model call failed."""
+
+    code = "model_error"
+
+
+class ModelUnavailableError(ModelError):
+    """The model's server cannot be reached or is overloaded."""
+
+    retryable = True
+    code = "model_unavailable"
+
+
+class ModelTimeoutError(ModelError):
+    """The model did not answer in time."""
+
+    retryable = True
+    code = "model_timeout"
+
+
+class ModelRateLimitError(ModelError):
+    """The model's provider refuses more requests for now."""
+
+    retryable = True
+    code = "rate_limit_exceeded"
+
+
+class ModelAuthenticationError(ModelError):
+    """The model's provider refuses the key."""
+
+    code = "model_authentication"
+
+
+class ModelRequestError(ModelError):
+    """The model's provider refuses the request."""
+
+    code = "model_request"
+
+
+class ContextLengthError(ModelError):
+    """The request does not fit the model's window."""
+
+    code = "context_length_exceeded"
+
+
+class ModelStreamError(ModelError):
+    """The model's answer broke off or could not be read."""
+
+    retryable = True
+    code = "model_stream"
+
+
+class ToolError(TurnmillError):
+    """A tool call failed; the message is shown to the model as the tool's result."""
+
+    code = "tool_error"
+
+
+class Stop(Exception):  # noqa: N818 - a stop is not an error
+    """The turn ends here on purpose."""
+
+
+class Cancelled(Stop):
+    """A cancel was requested for the turn."""
+
+
+class HandedOver(Stop):
+    """The process drains: the lease was released at a journal point for another worker."""
+
+
+class DeadlinePassed(Stop):
+    """The turn has reached its deadline."""

@@ -1,0 +1,205 @@
+"""Every setting, once: read from the environment at an entry point, frozen, then passed down.
+
+Nothing else in the project reads the environment. A wrong value is refused at start with one
+sentence that names the variable; an unknown `TURNMILL_` variable is reported, not ignored.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from shared.errors import ConfigurationError
+
+PREFIX = "TURNMILL_"
+DATABASE_SCHEMES = ("postgresql", "postgres", "sqlite")
+REDIS_SCHEMES = ("redis", "rediss", "unix")
+
+Seconds = Annotated[float, Field(gt=0)]
+
+
+def _env(name: str) -> str:
+    return f"{PREFIX}{name}"
+
+
+class Settings(BaseSettings):
+    """All settings of one process. Durations are seconds, sizes are bytes unless named tokens."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="ignore", validate_by_name=True)
+
+    data_dir: Path = Field(Path(".turnmill"), alias=_env("DATA_DIR"))
+    """Where embedded parts keep their files: the SQLite database, sockets, the lock."""
+
+    database_url: str | None = Field(None, alias=_env("DATABASE_URL"))
+    """`postgresql://…`; unset: SQLite in the data directory."""
+
+    redis_url: str | None = Field(None, alias=_env("REDIS_URL"))
+    """`redis://…`; unset: only `turnmill up` works, with an embedded server."""
+
+    events_redis_url: str | None = Field(None, alias=_env("EVENTS_REDIS_URL"))
+    """A Redis of its own for event streams and control channels; unset: the broker's."""
+
+    host: str = Field("127.0.0.1", alias=_env("HOST"))
+    """Address the API listens on."""
+
+    port: int = Field(8080, ge=0, le=65535, alias=_env("PORT"))
+    """Port the API listens on; 0 takes a free one."""
+
+    flower_host: str = Field("127.0.0.1", alias=_env("FLOWER_HOST"))
+    """Address Flower listens on."""
+
+    flower_port: int = Field(5555, ge=0, le=65535, alias=_env("FLOWER_PORT"))
+    """Port Flower listens on; 0 takes a free one."""
+
+    flower_basic_auth: SecretStr | None = Field(None, alias=_env("FLOWER_BASIC_AUTH"))
+    """`user:password` for Flower; required when it listens beyond loopback."""
+
+    log_format: str = Field("auto", pattern="^(auto|console|json)$", alias=_env("LOG_FORMAT"))
+    """`console`, `json`, or `auto`: console on a terminal, else JSON."""
+
+    log_level: str = Field("INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", alias=_env("LOG_LEVEL"))
+    """Least severe level that is written."""
+
+    worker_slots: int = Field(1000, ge=1, le=20_000, alias=_env("WORKER_SLOTS"))
+    """Turns one worker process holds at once; most of them wait on models."""
+
+    lease_s: Seconds = Field(15.0, ge=3, alias=_env("LEASE_S"))
+    """How long a claim holds without renewal; renewed every third of it."""
+
+    sweep_s: Seconds = Field(3.0, alias=_env("SWEEP_S"))
+    """Mean pause between two sweeps of a worker process, jittered by a third."""
+
+    drain_s: Seconds = Field(25.0, alias=_env("DRAIN_S"))
+    """After SIGTERM: time for turns to end or reach a journal point before they are handed over."""
+
+    max_crashes: int = Field(5, ge=1, alias=_env("MAX_CRASHES"))
+    """Lapsed leases of one turn after which it is failed instead of taken up again."""
+
+    turn_timeout_s: Seconds = Field(1800.0, alias=_env("TURN_TIMEOUT_S"))
+    """Time from a turn's first claim to its deadline."""
+
+    tool_timeout_s: Seconds = Field(60.0, alias=_env("TOOL_TIMEOUT_S"))
+    """Time one tool call may take unless the tool says otherwise."""
+
+    event_ttl_s: int = Field(3600, ge=1, alias=_env("EVENT_TTL_S"))
+    """How long a turn's event stream is kept in Redis after its terminal event."""
+
+    max_body_bytes: int = Field(1_000_000, ge=1_000, alias=_env("MAX_BODY_BYTES"))
+    """Largest request body the API reads; a larger one is refused with 413."""
+
+    max_input_chars: int = Field(400_000, ge=1, alias=_env("MAX_INPUT_CHARS"))
+    """Most characters of text in one input or injected message."""
+
+    llm_base_url: str = Field("https://api.openai.com/v1", alias="LLM_BASE_URL")
+    """Base URL of the OpenAI-compatible provider."""
+
+    llm_api_key: SecretStr | None = Field(None, alias="LLM_API_KEY")
+    """Key for the provider; `OPENAI_API_KEY` works too."""
+
+    llm_model: str | None = Field(None, alias="LLM_MODEL")
+    """Name of the main model; unset: `turnmill up` starts the demo model."""
+
+    llm_context_size: int = Field(128_000, ge=1_000, alias="LLM_CONTEXT_SIZE")
+    """Tokens the main model's window holds."""
+
+    llm_max_output_tokens: int = Field(64_000, ge=1, alias="LLM_MAX_OUTPUT_TOKENS")
+    """Tokens reserved for the main model's answer."""
+
+    llm_connect_timeout_s: Seconds = Field(10.0, alias="LLM_CONNECT_TIMEOUT_S")
+    """Time to connect to the provider."""
+
+    llm_read_timeout_s: Seconds = Field(120.0, alias="LLM_READ_TIMEOUT_S")
+    """Longest silence of the provider, before the first chunk and between chunks."""
+
+    react_max_iterations: int = Field(50, ge=1, alias="REACT_MAX_ITERATIONS")
+    """Model calls with tools in one turn before it answers from what it has."""
+
+    @field_validator("database_url", "redis_url", "events_redis_url", "llm_base_url")
+    @classmethod
+    def _must_be_url(cls, value: str | None) -> str | None:
+        if value is not None and not urlsplit(value).scheme:
+            raise ValueError("must be a URL such as scheme://host/path")
+        return value
+
+    @model_validator(mode="after")
+    def _schemes_are_known(self) -> Self:
+        if self.database_url and _scheme(self.database_url) not in DATABASE_SCHEMES:
+            raise ValueError(f"{_env('DATABASE_URL')} must start with postgresql:// or sqlite:///")
+        for name, url in (("REDIS_URL", self.redis_url), ("EVENTS_REDIS_URL", self.events_redis_url)):
+            if url and urlsplit(url).scheme not in REDIS_SCHEMES:
+                raise ValueError(f"{_env(name)} must start with redis:// or rediss://")
+        return self
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
+        """Read and check the environment.
+
+        environment: used instead of the process's own, for tests.
+        Raises ConfigurationError with one line per wrong variable.
+        """
+        variables = dict(os.environ if environment is None else environment)
+        if not variables.get("LLM_API_KEY") and variables.get("OPENAI_API_KEY"):
+            variables["LLM_API_KEY"] = variables["OPENAI_API_KEY"]
+        given = {
+            alias: variables[alias]
+            for alias in cls.variable_names()
+            if variables.get(alias, "") != ""
+        }
+        try:
+            return cls.model_validate(given)
+        except ValidationError as error:
+            raise ConfigurationError(_explain(error)) from error
+
+    @classmethod
+    def variable_names(cls) -> frozenset[str]:
+        """Return the names of all environment variables that are read."""
+        return frozenset(field.alias for field in cls.model_fields.values() if field.alias)
+
+    @property
+    def sync_database_url(self) -> str:
+        """URL for SQLAlchemy, with the driver named."""
+        if self.database_url is None:
+            return f"sqlite:///{self.data_dir.absolute() / 'turnmill.sqlite3'}"
+        scheme, rest = self.database_url.split("://", 1)
+        if scheme.partition("+")[0] in ("postgres", "postgresql"):
+            return f"postgresql+psycopg://{rest}"
+        return self.database_url
+
+    @property
+    def broker_url(self) -> str:
+        """URL of the Redis that carries doorbells. Raises ConfigurationError if unset."""
+        if self.redis_url is None:
+            raise ConfigurationError(
+                f"{_env('REDIS_URL')} is not set: give the URL of a Redis server, or use"
+                " `turnmill up`, which starts one",
+            )
+        return self.redis_url
+
+    @property
+    def events_url(self) -> str:
+        """URL of the Redis that carries events, control messages and wake-ups."""
+        return self.events_redis_url or self.broker_url
+
+
+def unknown_variables(environment: Mapping[str, str] | None = None) -> list[str]:
+    """Return the `TURNMILL_` variables that no setting reads, sorted."""
+    names = os.environ if environment is None else environment
+    known = Settings.variable_names()
+    return sorted(name for name in names if name.startswith(PREFIX) and name not in known)
+
+
+def _scheme(url: str) -> str:
+    return urlsplit(url).scheme.partition("+")[0]
+
+
+def _explain(error: ValidationError) -> str:
+    lines = []
+    for problem in error.errors():
+        name = ".".join(str(part) for part in problem["loc"])
+        message = problem["msg"].removeprefix("Value error, ")
+        lines.append(f"{name}: {message}" if name else message)
+    return "; ".join(lines)

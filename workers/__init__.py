@@ -1,0 +1,1 @@
+"""The engine: Celery tasks, durable turn execution, context, models and tools."""

@@ -1,0 +1,91 @@
+"""What goes into a model call and what comes out of it, as immutable values."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from workers.context.messages import Message, ToolCall
+
+# What a call is for; usage is counted by it.
+Purpose = Literal["loop", "synthesis"]
+Role = Literal["main"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelTarget:
+    """A model at a provider, with the limits of its window. Tokens are the provider's."""
+
+    name: str
+    base_url: str
+    api_key: str = field(repr=False)
+    context_size: int
+    max_output_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSchema:
+    """A tool as the model is told of it; `parameters` is a JSON schema of type object."""
+
+    name: str
+    description: str
+    parameters: dict[str, object]
+
+    def to_wire(self) -> dict[str, object]:
+        """Return the tool as the chat-completions protocol spells it."""
+        return {
+            "type": "function",
+            "function": {
+                "name": self.name,
+                "description": self.description,
+                "parameters": self.parameters,
+            },
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """One call: the messages in order, the tools offered, and what the call is for."""
+
+    target: ModelTarget
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSchema, ...] = ()
+    # Most tokens the answer may have; None leaves it to the provider.
+    max_tokens: int | None = None
+    purpose: Purpose = "loop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens of one call as the provider counted them, or as we estimated when it did not say."""
+
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int = 0
+    is_estimated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """More text of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallDelta:
+    """The answer holds a tool call; sent once, when the first piece of the first call arrives."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelResponse:
+    """The complete answer of one call."""
+
+    text: str
+    tool_calls: tuple[ToolCall, ...]
+    # stop, length, tool_calls, content_filter: as the provider said
+    finish_reason: str
+    usage: Usage
+    # Thoughts of the model, never part of the answer.
+    reasoning: str = ""
+
+
+ModelEvent = TextDelta | ToolCallDelta | ModelResponse

@@ -1,0 +1,1 @@
+"""The ReAct loop: model calls with tools until an answer stands."""

@@ -1,0 +1,1 @@
+"""Durable execution: claim, lease, fence, journal, sweep, drain."""

@@ -1,0 +1,1 @@
+"""Tools the model may call, their schemas and their execution."""
