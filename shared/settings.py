@@ -129,7 +129,10 @@ class Settings(BaseSettings):
     def _schemes_are_known(self) -> Self:
         if self.database_url and _scheme(self.database_url) not in DATABASE_SCHEMES:
             raise ValueError(f"{_env('DATABASE_URL')} must start with postgresql:// or sqlite:///")
-        for name, url in (("REDIS_URL", self.redis_url), ("EVENTS_REDIS_URL", self.events_redis_url)):
+        for name, url in (
+            ("REDIS_URL", self.redis_url),
+            ("EVENTS_REDIS_URL", self.events_redis_url),
+        ):
             if url and urlsplit(url).scheme not in REDIS_SCHEMES:
                 raise ValueError(f"{_env(name)} must start with redis:// or rediss://")
         return self

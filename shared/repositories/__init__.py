@@ -1,0 +1,1 @@
+"""Queries, and nothing else: functions of a `Connection` that neither begin nor commit."""

@@ -1,0 +1,21 @@
+"""The schema: one table per module. Importing this package registers all of them."""
+
+from shared.tables.base import Base
+from shared.tables.conversation import Conversation
+from shared.tables.injection import Injection
+from shared.tables.journal_entry import JournalEntry
+from shared.tables.message import Message
+from shared.tables.model_config import ModelConfig
+from shared.tables.tool_call import ToolCall
+from shared.tables.turn import Turn
+
+__all__ = [
+    "Base",
+    "Conversation",
+    "Injection",
+    "JournalEntry",
+    "Message",
+    "ModelConfig",
+    "ToolCall",
+    "Turn",
+]

@@ -1,0 +1,110 @@
+"""Messages: the conversation's history, densely numbered."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, func, insert, select
+
+from shared.clock import now
+from shared.database import AnyRow
+from shared.ids import ConversationId, MessageId, TurnId, new_message_id
+from shared.tables import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredMessage:
+    """One message of a conversation."""
+
+    id: MessageId
+    position: int
+    # user or assistant
+    role: str
+    # input, injection, answer or note
+    kind: str
+    # The message's text.
+    text: str
+    turn_id: TurnId
+    created_at: datetime
+
+
+_COLUMNS = (
+    Message.id,
+    Message.position,
+    Message.role,
+    Message.kind,
+    Message.content.label("text"),
+    Message.turn_id,
+    Message.created_at,
+)
+
+
+def append_message(
+    connection: Connection,
+    *,
+    turn_id: TurnId,
+    conversation_id: ConversationId,
+    role: str,
+    kind: str,
+    content: str,
+) -> MessageId:
+    """Add a message at the end of the conversation.
+
+    Only the active turn of a conversation adds messages, and it holds its own row's lock, so
+    the next position is free; the unique constraint holds it to that.
+    """
+    message_id = new_message_id()
+    last = select(func.coalesce(func.max(Message.position), 0) + 1).where(
+        Message.conversation_id == conversation_id,
+    )
+    connection.execute(
+        insert(Message).values(
+            id=message_id,
+            conversation_id=conversation_id,
+            position=last.scalar_subquery(),
+            role=role,
+            kind=kind,
+            content=content,
+            turn_id=turn_id,
+            created_at=now(),
+        ),
+    )
+    return message_id
+
+
+def get_history(
+    connection: Connection,
+    conversation_id: ConversationId,
+    *,
+    before_position: int,
+) -> list[StoredMessage]:
+    """Return the messages before a position, in order."""
+    query = (
+        select(*_COLUMNS)
+        .where(
+            Message.conversation_id == conversation_id,
+            Message.position < before_position,
+        )
+        .order_by(Message.position)
+    )
+    return [_stored(row) for row in connection.execute(query)]
+
+
+def list_messages(
+    connection: Connection,
+    conversation_id: ConversationId,
+    *,
+    after_position: int,
+    limit: int,
+) -> list[StoredMessage]:
+    """Return messages after a position, in order."""
+    query = (
+        select(*_COLUMNS)
+        .where(Message.conversation_id == conversation_id, Message.position > after_position)
+        .order_by(Message.position)
+        .limit(limit)
+    )
+    return [_stored(row) for row in connection.execute(query)]
+
+
+def _stored(row: AnyRow) -> StoredMessage:
+    return StoredMessage(**row._asdict())

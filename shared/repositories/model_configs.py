@@ -1,0 +1,85 @@
+"""Models and their limits as an administrator set them."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from shared.clock import now
+from shared.database import AnyRow
+from shared.tables import ModelConfig as Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    """One model; what is None comes from the environment."""
+
+    name: str
+    role: str | None = None
+    base_url: str | None = None
+    # Name of the workers' environment variable that holds the key.
+    api_key_env: str | None = None
+    context_size: int | None = None
+    max_output_tokens: int | None = None
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+
+_COLUMNS = (
+    Table.name,
+    Table.role,
+    Table.base_url,
+    Table.api_key_env,
+    Table.context_size,
+    Table.max_output_tokens,
+    Table.created_at,
+    Table.updated_at,
+)
+
+
+def list_model_configs(connection: Connection) -> list[ModelConfig]:
+    """Return all models, by name."""
+    rows = connection.execute(select(*_COLUMNS).order_by(Table.name))
+    return [_config(row) for row in rows]
+
+
+def get_model_config(connection: Connection, name: str) -> ModelConfig | None:
+    """Return the model, or None."""
+    row = connection.execute(select(*_COLUMNS).where(Table.name == name)).one_or_none()
+    return _config(row) if row else None
+
+
+def get_model_config_by_role(connection: Connection, role: str) -> ModelConfig | None:
+    """Return the model that holds a role, or None."""
+    row = connection.execute(select(*_COLUMNS).where(Table.role == role)).one_or_none()
+    return _config(row) if row else None
+
+
+def put_model_config(connection: Connection, config: ModelConfig) -> bool:
+    """Write the model, taking its role from any other; tell whether it is new."""
+    values: dict[str, object] = {
+        "role": config.role,
+        "base_url": config.base_url,
+        "api_key_env": config.api_key_env,
+        "context_size": config.context_size,
+        "max_output_tokens": config.max_output_tokens,
+        "updated_at": now(),
+    }
+    if config.role is not None:
+        others = update(Table).where(Table.role == config.role, Table.name != config.name)
+        connection.execute(others.values(role=None))
+    known = update(Table).where(Table.name == config.name).values(**values).returning(Table.name)
+    if connection.execute(known).one_or_none() is not None:
+        return False
+    connection.execute(insert(Table).values(name=config.name, created_at=now(), **values))
+    return True
+
+
+def delete_model_config(connection: Connection, name: str) -> bool:
+    """Delete the model; tell whether there was one."""
+    gone = delete(Table).where(Table.name == name).returning(Table.name)
+    return connection.execute(gone).one_or_none() is not None
+
+
+def _config(row: AnyRow) -> ModelConfig:
+    return ModelConfig(**row._asdict())

@@ -1,0 +1,394 @@
+"""Turns: posting, reading and claiming them."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    case,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.orm import aliased
+
+from shared.clock import now
+from shared.database import AnyRow
+from shared.ids import ConversationId, TurnId, new_message_id
+from shared.tables import Conversation, Message, Turn
+from shared.turn_state import ACTIVE_STATUSES, OPEN_STATUSES, Fence, Inbox, TurnMode, TurnStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTurn:
+    """What the API writes down when it accepts a turn."""
+
+    id: TurnId
+    conversation_id: ConversationId
+    mode: TurnMode
+    input: str
+    instructions: str | None
+    model: str | None
+    tools: tuple[str, ...] | None
+    metadata: dict[str, object]
+    idempotency_key: str | None = None
+    idempotency_hash: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimedTurn:
+    """All that a worker needs to go on with a turn it has claimed."""
+
+    id: TurnId
+    conversation_id: ConversationId
+    mode: TurnMode
+    input: str
+    instructions: str | None
+    model: str | None
+    tools: tuple[str, ...] | None
+    phase: str | None
+    # Messages before this position are the history.
+    first_position: int
+    attempt: int
+    crashes: int
+    stream_epoch: int
+    deadline_at: datetime
+    # Time left until the deadline when the claim was made, by the store's clock.
+    remaining_s: float
+    # Time since the first claim, by the store's clock.
+    elapsed_s: float
+    inbox: Inbox
+
+    @property
+    def fence(self) -> Fence:
+        """The right to write that this claim gives."""
+        return Fence(self.id, self.attempt)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnView:
+    """A turn as the API shows it."""
+
+    id: TurnId
+    conversation_id: ConversationId
+    number: int
+    status: TurnStatus
+    phase: str | None
+    mode: TurnMode
+    attempt: int
+    stream_epoch: int
+    answer: str | None
+    usage: dict[str, object] | None
+    iterations: int | None
+    compacted: bool
+    error: dict[str, object] | None
+    cancel_by: str | None
+    cancel_reason: str | None
+    metadata: dict[str, object]
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    idempotency_hash: str | None
+
+    @property
+    def elapsed_s(self) -> float | None:
+        """Seconds from the first claim to the end; None before the end or without a claim."""
+        if self.started_at is None or self.finished_at is None:
+            return None
+        return (self.finished_at - self.started_at).total_seconds()
+
+
+_VIEW = (
+    Turn.id,
+    Turn.conversation_id,
+    Turn.number,
+    Turn.status,
+    Turn.phase,
+    Turn.mode,
+    Turn.attempt,
+    Turn.stream_epoch,
+    Turn.answer,
+    Turn.usage,
+    Turn.iterations,
+    Turn.compacted,
+    Turn.error,
+    Turn.cancel_by,
+    Turn.cancel_reason,
+    Turn.metadata_.label("metadata"),
+    Turn.created_at,
+    Turn.started_at,
+    Turn.finished_at,
+    Turn.idempotency_hash,
+)
+
+
+def insert_turn(connection: Connection, turn: NewTurn, number: int) -> None:
+    """Write down a posted turn as queued and rung; its doorbell follows the commit."""
+    connection.execute(
+        insert(Turn).values(
+            id=turn.id,
+            conversation_id=turn.conversation_id,
+            number=number,
+            status=TurnStatus.QUEUED,
+            mode=turn.mode,
+            input=turn.input,
+            instructions=turn.instructions,
+            model=turn.model,
+            tools=list(turn.tools) if turn.tools is not None else None,
+            metadata_=turn.metadata,
+            attempt=0,
+            crashes=0,
+            rung_at=now(),
+            rings=1,
+            pending_injections=0,
+            injection_count=0,
+            stream_epoch=1,
+            compacted=False,
+            idempotency_key=turn.idempotency_key,
+            idempotency_hash=turn.idempotency_hash,
+            created_at=now(),
+        ),
+    )
+
+
+def get_turn(connection: Connection, turn_id: TurnId) -> TurnView | None:
+    """Return the turn, or None."""
+    row = connection.execute(select(*_VIEW).where(Turn.id == turn_id)).one_or_none()
+    return _view(row) if row else None
+
+
+def get_turn_by_idempotency_key(connection: Connection, key: str) -> TurnView | None:
+    """Return the turn that was posted with the key, or None."""
+    row = connection.execute(select(*_VIEW).where(Turn.idempotency_key == key)).one_or_none()
+    return _view(row) if row else None
+
+
+def get_statuses(connection: Connection, turn_ids: list[TurnId]) -> dict[TurnId, TurnStatus]:
+    """Return the status of each turn that exists."""
+    rows = connection.execute(select(Turn.id, Turn.status).where(Turn.id.in_(turn_ids)))
+    return {TurnId(row.id): TurnStatus(row.status) for row in rows}
+
+
+def has_open_turn(connection: Connection, conversation_id: ConversationId) -> bool:
+    """Tell whether a turn of the conversation is queued, running or waiting."""
+    query = select(Turn.id).where(
+        Turn.conversation_id == conversation_id,
+        Turn.status.in_(OPEN_STATUSES),
+    )
+    return connection.execute(query.limit(1)).one_or_none() is not None
+
+
+def count_turns_ahead(connection: Connection, turn: TurnView) -> int:
+    """Count the open turns of the conversation that come before a queued turn."""
+    query = select(func.count()).where(
+        Turn.conversation_id == turn.conversation_id,
+        Turn.status.in_(OPEN_STATUSES),
+        Turn.number < turn.number,
+    )
+    return connection.execute(query).scalar_one()
+
+
+def list_turns(
+    connection: Connection,
+    conversation_id: ConversationId,
+    *,
+    after_number: int,
+    limit: int,
+) -> list[TurnView]:
+    """Return turns of the conversation with a higher number, in order."""
+    query = (
+        select(*_VIEW)
+        .where(Turn.conversation_id == conversation_id, Turn.number > after_number)
+        .order_by(Turn.number)
+        .limit(limit)
+    )
+    return [_view(row) for row in connection.execute(query)]
+
+
+def is_unheld() -> ColumnElement[bool]:
+    """Say that no live lease is held on the turn: never claimed, released, or lapsed."""
+    return or_(Turn.lease_until.is_(None), Turn.lease_until < now())
+
+
+def is_claimable() -> ColumnElement[bool]:
+    """Say that a worker may claim the turn now; the sweep rings exactly these."""
+    other = aliased(Turn)
+    goes_first = or_(
+        other.status.in_(ACTIVE_STATUSES),
+        and_(other.status == TurnStatus.QUEUED, other.number < Turn.number),
+    )
+    is_blocked = exists().where(other.conversation_id == Turn.conversation_id, goes_first)
+    return or_(
+        and_(Turn.status == TurnStatus.QUEUED, ~is_blocked),
+        and_(Turn.status == TurnStatus.RUNNING, is_unheld()),
+    )
+
+
+def claim_turn(
+    connection: Connection,
+    turn_id: TurnId,
+    *,
+    owner: str,
+    lease_s: float,
+    turn_timeout_s: float,
+) -> ClaimedTurn | None:
+    """Take the turn for the process `owner`, if it may be claimed now.
+
+    The first claim gives the input its place among the messages. A claim after a lapsed lease
+    counts as a crash and raises the stream's epoch. Returns None if there is nothing to claim:
+    another worker holds it, it waits its turn, has ended, or does not exist.
+    Raises IntegrityError if another turn of the conversation became active meanwhile.
+    """
+    is_lapsed = and_(Turn.lease_until.is_not(None), Turn.lease_until < now())
+    next_position = (
+        select(func.coalesce(func.max(Message.position), 0) + 1)
+        .where(Message.conversation_id == Turn.conversation_id)
+        .scalar_subquery()
+    )
+    claim = (
+        update(Turn)
+        .where(Turn.id == turn_id, is_claimable())
+        .values(
+            status=TurnStatus.RUNNING,
+            attempt=Turn.attempt + 1,
+            crashes=Turn.crashes + case((is_lapsed, 1), else_=0),
+            stream_epoch=Turn.stream_epoch + case((is_lapsed, 1), else_=0),
+            lease_owner=owner,
+            lease_until=now(lease_s),
+            deadline_at=func.coalesce(Turn.deadline_at, now(turn_timeout_s)),
+            first_position=func.coalesce(Turn.first_position, next_position),
+            started_at=func.coalesce(Turn.started_at, now()),
+            rung_at=None,
+            rings=0,
+        )
+        .returning(
+            Turn.id,
+            Turn.conversation_id,
+            Turn.mode,
+            Turn.input,
+            Turn.instructions,
+            Turn.model,
+            Turn.tools,
+            Turn.phase,
+            Turn.first_position,
+            Turn.attempt,
+            Turn.crashes,
+            Turn.stream_epoch,
+            Turn.deadline_at,
+            Turn.started_at,
+            Turn.pending_injections,
+            Turn.cancel_requested_at,
+            now().label("now"),
+        )
+    )
+    row = connection.execute(claim).one_or_none()
+    if row is None:
+        return None
+    claimed = _claimed(row)
+    if claimed.attempt == 1:
+        _insert_input(connection, claimed)
+    return claimed
+
+
+def fence_write(connection: Connection, fence: Fence, **values: object) -> Inbox | None:
+    """Lock the turn for the holder of the fence and set values on it.
+
+    Returns what waits for the turn, or None if the lease is lost: then write nothing.
+    """
+    write = (
+        update(Turn)
+        .where(
+            Turn.id == fence.turn_id,
+            Turn.attempt == fence.attempt,
+            Turn.status == TurnStatus.RUNNING,
+            Turn.lease_owner.is_not(None),
+        )
+        .values(attempt=fence.attempt, **values)
+        .returning(Turn.pending_injections, Turn.cancel_requested_at)
+    )
+    row = connection.execute(write).one_or_none()
+    if row is None:
+        return None
+    return Inbox(
+        pending_injections=row.pending_injections,
+        is_cancel_requested=row.cancel_requested_at is not None,
+    )
+
+
+def raise_stream_epoch(connection: Connection, turn_id: TurnId, *, seen: int) -> int:
+    """Raise the epoch of the turn's stream by one unless somebody has; return what it is now."""
+    raised = (
+        update(Turn)
+        .where(Turn.id == turn_id, Turn.stream_epoch == seen)
+        .values(stream_epoch=seen + 1)
+    )
+    connection.execute(raised)
+    return connection.execute(select(Turn.stream_epoch).where(Turn.id == turn_id)).scalar_one()
+
+
+def lock_turn(connection: Connection, turn_id: TurnId) -> AnyRow | None:
+    """Lock the turn's row and return its status and conversation, or None."""
+    query = select(Turn.status, Turn.conversation_id).where(Turn.id == turn_id).with_for_update()
+    return connection.execute(query).one_or_none()
+
+
+def take_turn_number(connection: Connection, conversation_id: ConversationId) -> int | None:
+    """Lock the conversation and return the number of its next turn; None if it is unknown."""
+    count = (
+        update(Conversation)
+        .where(Conversation.id == conversation_id)
+        .values(turn_count=Conversation.turn_count + 1, updated_at=now())
+        .returning(Conversation.turn_count)
+    )
+    return connection.execute(count).scalar_one_or_none()
+
+
+def _insert_input(connection: Connection, claimed: ClaimedTurn) -> None:
+    connection.execute(
+        insert(Message).values(
+            id=new_message_id(),
+            conversation_id=claimed.conversation_id,
+            position=claimed.first_position,
+            role="user",
+            kind="input",
+            content=claimed.input,
+            turn_id=claimed.id,
+            created_at=now(),
+        ),
+    )
+
+
+def _claimed(row: AnyRow) -> ClaimedTurn:
+    return ClaimedTurn(
+        id=TurnId(row.id),
+        conversation_id=ConversationId(row.conversation_id),
+        mode=TurnMode(row.mode),
+        input=row.input,
+        instructions=row.instructions,
+        model=row.model,
+        tools=tuple(row.tools) if row.tools is not None else None,
+        phase=row.phase,
+        first_position=row.first_position,
+        attempt=row.attempt,
+        crashes=row.crashes,
+        stream_epoch=row.stream_epoch,
+        deadline_at=row.deadline_at,
+        remaining_s=(row.deadline_at - row.now).total_seconds(),
+        elapsed_s=(row.now - row.started_at).total_seconds(),
+        inbox=Inbox(
+            pending_injections=row.pending_injections,
+            is_cancel_requested=row.cancel_requested_at is not None,
+        ),
+    )
+
+
+def _view(row: AnyRow) -> TurnView:
+    fields = row._asdict()
+    fields["status"] = TurnStatus(fields["status"])
+    fields["mode"] = TurnMode(fields["mode"])
+    return TurnView(**fields)

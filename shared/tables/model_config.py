@@ -1,0 +1,26 @@
+"""Table `model_configs`: models and their limits as an administrator set them."""
+
+from datetime import datetime
+
+from sqlalchemy import String, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from shared.tables.base import Base, UtcTime
+
+
+class ModelConfig(Base):
+    """One model. What is NULL comes from the environment."""
+
+    __tablename__ = "model_configs"
+
+    # The name the provider knows it by.
+    name: Mapped[str] = mapped_column(String(200), primary_key=True)
+    # main, for the one that is used when a turn names none
+    role: Mapped[str | None] = mapped_column(String(16), unique=True)
+    base_url: Mapped[str | None] = mapped_column(Text)
+    # Name of the workers' environment variable that holds the key; never the key.
+    api_key_env: Mapped[str | None] = mapped_column(String(100))
+    context_size: Mapped[int | None]
+    max_output_tokens: Mapped[int | None]
+    created_at: Mapped[datetime] = mapped_column(UtcTime)
+    updated_at: Mapped[datetime] = mapped_column(UtcTime)

@@ -1,0 +1,95 @@
+"""The states of a turn and of what belongs to it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from shared.ids import ConversationId, TurnId
+
+
+class TurnStatus(StrEnum):
+    """Where a turn stands."""
+
+    # Accepted; its input lives on the turn, no message exists yet.
+    QUEUED = "queued"
+    # Claimed at least once and not ended.
+    RUNNING = "running"
+    # Stands still until a person decides; holds no lease.
+    WAITING = "waiting"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+OPEN_STATUSES = (TurnStatus.QUEUED, TurnStatus.RUNNING, TurnStatus.WAITING)
+ACTIVE_STATUSES = (TurnStatus.RUNNING, TurnStatus.WAITING)
+
+
+class TurnMode(StrEnum):
+    """How a turn is worked on."""
+
+    REACT = "react"
+
+
+class IfBusy(StrEnum):
+    """What becomes of a turn posted to a conversation that has an open one."""
+
+    QUEUE = "queue"
+    REJECT = "reject"
+
+
+class InjectionState(StrEnum):
+    """Where an injected message stands; moves forward only."""
+
+    ACCEPTED = "accepted"
+    # Part of the conversation.
+    COMMITTED = "committed"
+    # The turn ended without it.
+    RETURNED = "returned"
+
+
+class ToolCallState(StrEnum):
+    """Where a tool call stands."""
+
+    # Asked for, never started.
+    READY = "ready"
+    RUNNING = "running"
+    DONE = "done"
+    # Started by a worker that was lost; whether it took effect is not known.
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """The right to write for a turn: its id and the attempt that holds the lease."""
+
+    turn_id: TurnId
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inbox:
+    """What waits for a turn, as every fenced write reads it."""
+
+    pending_injections: int
+    is_cancel_requested: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedTurn:
+    """A turn that has just ended, and what its end set free."""
+
+    turn_id: TurnId
+    conversation_id: ConversationId
+    status: TurnStatus
+    # Injections that went back to their sender, in order.
+    returned: tuple["ReturnedInjection", ...] = ()
+    # The conversation's next turn; its doorbell is to be rung after the commit.
+    next_turn_id: TurnId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReturnedInjection:
+    """An injected message that its turn did not take."""
+
+    injection_id: str
+    content: str
