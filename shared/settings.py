@@ -17,7 +17,7 @@ from shared.errors import ConfigurationError
 
 PREFIX = "TURNMILL_"
 DATABASE_SCHEMES = ("postgresql", "postgres", "sqlite")
-REDIS_SCHEMES = ("redis", "rediss", "unix")
+REDIS_SCHEMES = ("redis", "rediss")
 
 Seconds = Annotated[float, Field(gt=0)]
 

@@ -295,8 +295,14 @@ def claim_turn(
     return claimed
 
 
-def fence_write(connection: Connection, fence: Fence, **values: object) -> Inbox | None:
-    """Lock the turn for the holder of the fence and set values on it.
+def fence_write(
+    connection: Connection,
+    fence: Fence,
+    *,
+    lease_s: float,
+    **values: object,
+) -> Inbox | None:
+    """Lock the turn for the holder of the fence, renew its lease and set values on it.
 
     Returns what waits for the turn, or None if the lease is lost: then write nothing.
     """
@@ -308,7 +314,7 @@ def fence_write(connection: Connection, fence: Fence, **values: object) -> Inbox
             Turn.status == TurnStatus.RUNNING,
             Turn.lease_owner.is_not(None),
         )
-        .values(attempt=fence.attempt, **values)
+        .values(lease_until=now(lease_s), **values)
         .returning(Turn.pending_injections, Turn.cancel_requested_at)
     )
     row = connection.execute(write).one_or_none()
@@ -320,15 +326,38 @@ def fence_write(connection: Connection, fence: Fence, **values: object) -> Inbox
     )
 
 
-def raise_stream_epoch(connection: Connection, turn_id: TurnId, *, seen: int) -> int:
-    """Raise the epoch of the turn's stream by one unless somebody has; return what it is now."""
-    raised = (
+@dataclass(frozen=True, slots=True)
+class StreamOwner:
+    """Which epoch a turn's stream has, and which attempt may write to it."""
+
+    epoch: int
+    attempt: int
+
+
+def get_stream_owner(connection: Connection, turn_id: TurnId) -> StreamOwner | None:
+    """Return the turn's epoch and attempt, or None if the turn is unknown."""
+    query = select(Turn.stream_epoch, Turn.attempt).where(Turn.id == turn_id)
+    row = connection.execute(query).one_or_none()
+    return StreamOwner(epoch=row.stream_epoch, attempt=row.attempt) if row else None
+
+
+def raise_stream_epoch(
+    connection: Connection,
+    turn_id: TurnId,
+    *,
+    seen: StreamOwner,
+) -> StreamOwner | None:
+    """Raise the epoch by one, unless it or the attempt has changed since; return what it is."""
+    connection.execute(
         update(Turn)
-        .where(Turn.id == turn_id, Turn.stream_epoch == seen)
-        .values(stream_epoch=seen + 1)
+        .where(
+            Turn.id == turn_id,
+            Turn.stream_epoch == seen.epoch,
+            Turn.attempt == seen.attempt,
+        )
+        .values(stream_epoch=seen.epoch + 1),
     )
-    connection.execute(raised)
-    return connection.execute(select(Turn.stream_epoch).where(Turn.id == turn_id)).scalar_one()
+    return get_stream_owner(connection, turn_id)
 
 
 def lock_turn(connection: Connection, turn_id: TurnId) -> AnyRow | None:

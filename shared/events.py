@@ -1,0 +1,166 @@
+"""Every type of event, once. An event is a numbered fact about a turn, published for readers.
+
+Events set state: applying one twice changes nothing. Optional fields are left out when None.
+"""
+
+from dataclasses import dataclass, fields
+from typing import ClassVar, Literal
+
+import orjson
+
+from shared.ids import TurnId
+
+# Most characters of a tool's result that an event carries; the whole is what the model sees.
+OBSERVATION_CHARS = 4_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Base of all events."""
+
+    name: ClassVar[str]
+    # Whether the stream ends with it.
+    is_terminal: ClassVar[bool] = False
+
+    def encode(self, turn_id: TurnId) -> str:
+        """Return the event's data as one line of JSON."""
+        pairs = ((field.name, getattr(self, field.name)) for field in fields(self))
+        data = {"turn_id": turn_id} | {name: value for name, value in pairs if value is not None}
+        return orjson.dumps(data).decode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status(Event):
+    """The turn's status changed."""
+
+    name = "status"
+    status: str
+    attempt: int
+    reason: str | None = None
+    # Open turns of the conversation that come first.
+    queue_position: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot(Event):
+    """All that is known of the turn; whatever a reader folded before is replaced by it."""
+
+    name = "snapshot"
+    status: str
+    mode: str
+    attempt: int
+    answer_so_far: str
+    # Tool calls as `step` events of type iteration show them.
+    steps: list[dict[str, object]]
+    injections: list[dict[str, object]]
+    compactions: list[dict[str, object]]
+    phase: str | None = None
+    usage: dict[str, object] | None = None
+    error: dict[str, object] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase(Event):
+    """The turn entered a phase."""
+
+    name = "phase"
+    phase: Literal["synthesizing"]
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step(Event):
+    """What the ReAct loop does: a model call, a tool call, or the answer that ends it."""
+
+    name = "step"
+    type: Literal["thinking", "iteration", "answer"]
+    status: Literal["start", "done"]
+    # The model call, counted from 1.
+    iteration: int
+    tool_call_id: str | None = None
+    tool_name: str | None = None
+    # The arguments as JSON, or the text that was sent in their place.
+    tool_args: object = None
+    # The tool's result, cut to OBSERVATION_CHARS.
+    observation: str | None = None
+    # The sentence of a tool call that failed.
+    error: str | None = None
+    reasoning: str | None = None
+    elapsed_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compact(Event):
+    """A request was made to fit by leaving out or cutting messages. Tokens are estimates."""
+
+    name = "compact"
+    layer: str
+    hint: str
+    purpose: str
+    original_messages: int
+    kept_messages: int
+    tokens_before: int
+    tokens_after: int
+    method: Literal["truncate"]
+    # Injected messages that lost their pin.
+    unpinned: int | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inject(Event):
+    """An injected message changed its state."""
+
+    name = "inject"
+    injection_id: str
+    state: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer(Event):
+    """The answer as it is written. A delta sets the text from `offset` on.
+
+    offset: characters of the answer before this piece, counted since the last restart.
+    """
+
+    name = "answer"
+    status: Literal["start", "delta", "restart", "done"]
+    content: str | None = None
+    offset: int | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done(Event):
+    """The turn was answered."""
+
+    name = "done"
+    is_terminal = True
+    answer: str
+    iterations: int
+    usage: dict[str, object]
+    elapsed_s: float
+    compacted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed(Event):
+    """The turn failed. error: `{type, message}`."""
+
+    name = "failed"
+    is_terminal = True
+    error: dict[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancelled(Event):
+    """The turn was cancelled."""
+
+    name = "cancelled"
+    is_terminal = True
+    by: str | None = None
+    reason: str | None = None
+
+
+TERMINAL_NAMES = frozenset(kind.name for kind in (Done, Failed, Cancelled))

@@ -1,0 +1,49 @@
+"""What follows once a turn's end is committed: events for its readers, a bell for the next."""
+
+from typing import Protocol
+
+from shared.broker import Doorbell
+from shared.database import Database
+from shared.events import Event, Inject
+from shared.repositories import turns
+from shared.snapshot import terminal_event
+from shared.task_names import TurnTask
+from shared.turn_state import EndedTurn, InjectionState
+
+
+class Writer(Protocol):
+    """Appends events of one turn."""
+
+    async def emit(self, *events: Event) -> None:
+        """Append events in order."""
+
+
+async def announce_end(
+    ended: EndedTurn,
+    *,
+    writer: Writer,
+    database: Database,
+    doorbell: Doorbell,
+    before: tuple[Event, ...] = (),
+) -> None:
+    """Publish the turn's last events and ring the conversation's next turn.
+
+    before: events that belong before the terminal one. May be repeated; skipping it loses
+    nothing, since readers are given the end from the database and the sweep rings.
+    """
+    if ended.next_turn_id is not None:
+        await doorbell.ring(
+            TurnTask(turn_id=ended.next_turn_id, conversation_id=ended.conversation_id),
+        )
+    turn = await database.read(lambda connection: turns.get_turn(connection, ended.turn_id))
+    last = terminal_event(turn) if turn is not None else None
+    returned = [
+        Inject(
+            injection_id=item.injection_id,
+            state=InjectionState.RETURNED,
+            content=item.content,
+        )
+        for item in ended.returned
+    ]
+    if last is not None:
+        await writer.emit(*before, *returned, last)
