@@ -16,6 +16,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from shared.errors import UnavailableError
 from shared.settings import Settings
@@ -23,6 +24,8 @@ from shared.settings import Settings
 T = TypeVar("T")
 # A row whose columns are known by the names its query gave them.
 AnyRow = Row[*tuple[Any, ...]]
+# An UPDATE … RETURNING, built once and run with parameters.
+AnyUpdate = ReturningUpdate[*tuple[Any, ...]]
 Work = Callable[[Connection], T]
 
 POOL_SIZE = 10

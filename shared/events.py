@@ -22,11 +22,14 @@ class Event:
     # Whether the stream ends with it.
     is_terminal: ClassVar[bool] = False
 
+    def data(self) -> dict[str, object]:
+        """Return the event's fields, without those that are None."""
+        pairs = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return {name: value for name, value in pairs if value is not None}
+
     def encode(self, turn_id: TurnId) -> str:
         """Return the event's data as one line of JSON."""
-        pairs = ((field.name, getattr(self, field.name)) for field in fields(self))
-        data = {"turn_id": turn_id} | {name: value for name, value in pairs if value is not None}
-        return orjson.dumps(data).decode()
+        return orjson.dumps({"turn_id": turn_id} | self.data()).decode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,15 +5,16 @@ roles, and names the conversation's next turn for its doorbell.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, select, update
-from sqlalchemy.orm import aliased
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, exists, func, select, update
+from sqlalchemy.orm import InstrumentedAttribute, aliased
 
 from shared.clock import now
-from shared.database import AnyRow
+from shared.database import AnyRow, AnyUpdate
 from shared.ids import ConversationId, TurnId
 from shared.repositories import injections, messages
-from shared.repositories.turns import is_unheld
+from shared.repositories.turns import fence_parameters, is_held, is_unheld
 from shared.tables import Turn
 from shared.turn_state import (
     ACTIVE_STATUSES,
@@ -43,11 +44,6 @@ class Failure:
     partial_answer: str = ""
     usage: dict[str, object] | None = None
 
-    @property
-    def error(self) -> dict[str, object]:
-        """The turn's error as the API shows it."""
-        return {"type": self.type, "message": self.message}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequest:
@@ -55,6 +51,98 @@ class CancelRequest:
 
     by: str
     reason: str | None
+
+
+def _end(
+    condition: ColumnElement[bool],
+    status: TurnStatus,
+    *columns: InstrumentedAttribute[Any],
+) -> AnyUpdate:
+    """Return the statement that ends a turn; its columns are given as `{column}_`."""
+    return (
+        update(Turn)
+        .where(condition)
+        .values(
+            {
+                Turn.status: status,
+                Turn.finished_at: now(),
+                Turn.phase: None,
+                Turn.lease_owner: None,
+                Turn.lease_until: None,
+                Turn.rung_at: None,
+                Turn.rings: 0,
+                Turn.pending_injections: 0,
+            }
+            | {column: bindparam(f"{column.key}_", type_=column.type) for column in columns},
+        )
+        .returning(Turn.id, Turn.conversation_id, Turn.status, Turn.first_position)
+    )
+
+
+def _next_statement() -> AnyUpdate:
+    """Mark the conversation's next queued turn as rung, unless one is active."""
+    other = aliased(Turn)
+    is_busy = exists().where(
+        other.conversation_id == Turn.conversation_id,
+        other.status.in_(ACTIVE_STATUSES),
+    )
+    head = aliased(Turn)
+    first_number = (
+        select(func.min(head.number))
+        .where(
+            head.conversation_id == bindparam("conversation"),
+            head.status == TurnStatus.QUEUED,
+        )
+        .scalar_subquery()
+    )
+    return (
+        update(Turn)
+        .where(
+            Turn.conversation_id == bindparam("conversation"),
+            Turn.number == first_number,
+            Turn.status == TurnStatus.QUEUED,
+            ~is_busy,
+        )
+        .values(rung_at=now(), rings=1)
+        .returning(Turn.id)
+    )
+
+
+_IS_OPEN_AND_UNHELD = and_(
+    Turn.id == bindparam("unheld_id"),
+    Turn.status.in_(OPEN_STATUSES),
+    is_unheld(),
+)
+_IS_ASKED = Turn.cancel_requested_at.is_not(None)
+_NOTHING_WAITS = and_(Turn.pending_injections == 0, ~_IS_ASKED)
+
+_COMPLETE = _end(
+    and_(is_held(), _NOTHING_WAITS),
+    TurnStatus.COMPLETED,
+    Turn.answer,
+    Turn.usage,
+    Turn.iterations,
+    Turn.compacted,
+)
+_FAIL_HELD = _end(is_held(), TurnStatus.FAILED, Turn.error, Turn.usage)
+_FAIL_UNHELD = _end(_IS_OPEN_AND_UNHELD, TurnStatus.FAILED, Turn.error, Turn.usage)
+_CANCEL_HELD = _end(is_held(), TurnStatus.CANCELLED, Turn.usage)
+_CANCEL_UNHELD = _end(and_(_IS_OPEN_AND_UNHELD, _IS_ASKED), TurnStatus.CANCELLED, Turn.usage)
+_REQUEST_CANCEL = (
+    update(Turn)
+    .where(Turn.id == bindparam("unheld_id"), Turn.status.in_(OPEN_STATUSES), ~_IS_ASKED)
+    .values(
+        cancel_requested_at=now(),
+        cancel_by=bindparam("by_"),
+        cancel_reason=bindparam("reason_"),
+    )
+)
+_NEXT = _next_statement()
+
+NOTES = {
+    TurnStatus.FAILED: "[The turn failed.]",
+    TurnStatus.CANCELLED: "[The turn was cancelled.]",
+}
 
 
 def complete_turn(
@@ -67,19 +155,13 @@ def complete_turn(
     Returns None, and writes nothing, if the lease is lost, an injected message waits or a
     cancel was requested: all are conditions of the one UPDATE, so none can slip in between.
     """
-    row = _end(
-        connection,
-        and_(
-            _is_held(fence),
-            Turn.pending_injections == 0,
-            Turn.cancel_requested_at.is_(None),
-        ),
-        status=TurnStatus.COMPLETED,
-        answer=completion.answer,
-        usage=completion.usage,
-        iterations=completion.iterations,
-        compacted=completion.compacted,
-    )
+    given = fence_parameters(fence) | {
+        "answer_": completion.answer,
+        "usage_": completion.usage,
+        "iterations_": completion.iterations,
+        "compacted_": completion.compacted,
+    }
+    row = connection.execute(_COMPLETE, given).one_or_none()
     if row is None:
         return None
     messages.append_message(
@@ -95,7 +177,8 @@ def complete_turn(
 
 def fail_turn(connection: Connection, fence: Fence, failure: Failure) -> EndedTurn | None:
     """End the turn as failed. Returns None if the lease is lost."""
-    return _fail(connection, _is_held(fence), failure)
+    given = fence_parameters(fence) | _describe(failure)
+    return _end_with_note(connection, _FAIL_HELD, given, failure.partial_answer)
 
 
 def fail_unheld_turn(
@@ -104,7 +187,8 @@ def fail_unheld_turn(
     failure: Failure,
 ) -> EndedTurn | None:
     """End a turn that nobody holds as failed. Returns None if it is held or has ended."""
-    return _fail(connection, _is_open_and_unheld(turn_id), failure)
+    given = {"unheld_id": turn_id} | _describe(failure)
+    return _end_with_note(connection, _FAIL_UNHELD, given, failure.partial_answer)
 
 
 def cancel_turn(
@@ -115,13 +199,14 @@ def cancel_turn(
     usage: dict[str, object],
 ) -> EndedTurn | None:
     """End the turn as cancelled. Returns None if the lease is lost."""
-    return _cancel(connection, _is_held(fence), partial_answer, usage=usage)
+    given = fence_parameters(fence) | {"usage_": usage}
+    return _end_with_note(connection, _CANCEL_HELD, given, partial_answer)
 
 
 def cancel_unheld_turn(connection: Connection, turn_id: TurnId) -> EndedTurn | None:
     """End a turn that nobody holds and whose cancel was requested. Returns None otherwise."""
-    is_asked = Turn.cancel_requested_at.is_not(None)
-    return _cancel(connection, and_(_is_open_and_unheld(turn_id), is_asked), "")
+    given: dict[str, object] = {"unheld_id": turn_id, "usage_": None}
+    return _end_with_note(connection, _CANCEL_UNHELD, given)
 
 
 def request_cancel(
@@ -134,90 +219,22 @@ def request_cancel(
     The first request stands. Returns None if a worker holds the turn (it will end it), or if
     the turn has ended already.
     """
-    note = (
-        update(Turn)
-        .where(
-            Turn.id == turn_id,
-            Turn.status.in_(OPEN_STATUSES),
-            Turn.cancel_requested_at.is_(None),
-        )
-        .values(cancel_requested_at=now(), cancel_by=request.by, cancel_reason=request.reason)
-    )
-    connection.execute(note)
+    given = {"unheld_id": turn_id, "by_": request.by, "reason_": request.reason}
+    connection.execute(_REQUEST_CANCEL, given)
     return cancel_unheld_turn(connection, turn_id)
 
 
-def _is_held(fence: Fence) -> ColumnElement[bool]:
-    return and_(
-        Turn.id == fence.turn_id,
-        Turn.attempt == fence.attempt,
-        Turn.status == TurnStatus.RUNNING,
-        Turn.lease_owner.is_not(None),
-    )
-
-
-def _is_open_and_unheld(turn_id: TurnId) -> ColumnElement[bool]:
-    return and_(Turn.id == turn_id, Turn.status.in_(OPEN_STATUSES), is_unheld())
-
-
-def _fail(
+def _end_with_note(
     connection: Connection,
-    condition: ColumnElement[bool],
-    failure: Failure,
+    end: AnyUpdate,
+    given: dict[str, object],
+    partial_answer: str = "",
 ) -> EndedTurn | None:
-    row = _end(
-        connection,
-        condition,
-        status=TurnStatus.FAILED,
-        error=failure.error,
-        usage=failure.usage,
-    )
-    return _leave_note(connection, row, "[The turn failed.]", failure.partial_answer)
-
-
-def _cancel(
-    connection: Connection,
-    condition: ColumnElement[bool],
-    partial_answer: str,
-    *,
-    usage: dict[str, object] | None = None,
-) -> EndedTurn | None:
-    row = _end(connection, condition, status=TurnStatus.CANCELLED, usage=usage)
-    return _leave_note(connection, row, "[The turn was cancelled.]", partial_answer)
-
-
-def _end(
-    connection: Connection,
-    condition: ColumnElement[bool],
-    **values: object,
-) -> AnyRow | None:
-    end = (
-        update(Turn)
-        .where(condition)
-        .values(
-            finished_at=now(),
-            phase=None,
-            lease_owner=None,
-            lease_until=None,
-            rung_at=None,
-            rings=0,
-            pending_injections=0,
-            **values,
-        )
-        .returning(Turn.id, Turn.conversation_id, Turn.status, Turn.first_position)
-    )
-    return connection.execute(end).one_or_none()
-
-
-def _leave_note(
-    connection: Connection,
-    row: AnyRow | None,
-    note: str,
-    partial_answer: str,
-) -> EndedTurn | None:
+    row = connection.execute(end, given).one_or_none()
     if row is None:
         return None
-    if row.first_position is not None:
+    if row.first_position is not None:  # a turn that was never claimed leaves no message
+        note = NOTES[TurnStatus(row.status)]
         messages.append_message(
             connection,
             turn_id=TurnId(row.id),
@@ -227,6 +244,13 @@ def _leave_note(
             content=f"{partial_answer}\n\n{note}" if partial_answer else note,
         )
     return _ended(connection, row)
+
+
+def _describe(failure: Failure) -> dict[str, object]:
+    return {
+        "error_": {"type": failure.type, "message": failure.message},
+        "usage_": failure.usage,
+    }
 
 
 def _ended(connection: Connection, row: AnyRow) -> EndedTurn:
@@ -244,21 +268,6 @@ def _ended(connection: Connection, row: AnyRow) -> EndedTurn:
 
 
 def _mark_next_rung(connection: Connection, conversation_id: ConversationId) -> TurnId | None:
-    other = aliased(Turn)
-    is_busy = (
-        select(other.id)
-        .where(other.conversation_id == conversation_id, other.status.in_(ACTIVE_STATUSES))
-        .exists()
-    )
-    head = (
-        select(Turn.id)
-        .where(Turn.conversation_id == conversation_id, Turn.status == TurnStatus.QUEUED, ~is_busy)
-        .order_by(Turn.number)
-        .limit(1)
-    )
-    next_id = connection.execute(head).scalar_one_or_none()
-    if next_id is None:
-        return None
-    rung = update(Turn).where(Turn.id == next_id, Turn.status == TurnStatus.QUEUED)
-    connection.execute(rung.values(rung_at=now(), rings=1))
-    return TurnId(next_id)
+    given = {"conversation": conversation_id}
+    next_id = connection.execute(_NEXT, given).scalar_one_or_none()
+    return None if next_id is None else TurnId(next_id)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from shared.clock import now
 from shared.database import AnyRow
@@ -38,6 +38,10 @@ _COLUMNS = (
     Injection.settled_at,
     Injection.idempotency_hash,
 )
+
+
+_ALL = select(*_COLUMNS).where(Injection.turn_id == bindparam("turn")).order_by(Injection.seq)
+_ACCEPTED = _ALL.where(Injection.state == InjectionState.ACCEPTED)
 
 
 def accept_injection(
@@ -91,26 +95,16 @@ def commit_injections(connection: Connection, turn_id: TurnId) -> list[StoredInj
 
     The caller holds the turn's row lock and sets its count of pending ones to zero.
     """
-    accepted = (
-        select(*_COLUMNS)
-        .where(Injection.turn_id == turn_id, Injection.state == InjectionState.ACCEPTED)
-        .order_by(Injection.seq)
-    )
-    found = [_stored(row) for row in connection.execute(accepted)]
+    found = [_stored(row) for row in connection.execute(_ACCEPTED, {"turn": turn_id})]
     _settle(connection, turn_id, InjectionState.COMMITTED)
     return found
 
 
 def return_injections(connection: Connection, turn_id: TurnId) -> tuple[ReturnedInjection, ...]:
     """Give the accepted messages of an ended turn back; return them in order."""
-    query = (
-        select(Injection.id, Injection.content)
-        .where(Injection.turn_id == turn_id, Injection.state == InjectionState.ACCEPTED)
-        .order_by(Injection.seq)
-    )
     found = tuple(
         ReturnedInjection(injection_id=row.id, content=row.content)
-        for row in connection.execute(query)
+        for row in connection.execute(_ACCEPTED, {"turn": turn_id})
     )
     if found:
         _settle(connection, turn_id, InjectionState.RETURNED)
@@ -119,8 +113,7 @@ def return_injections(connection: Connection, turn_id: TurnId) -> tuple[Returned
 
 def list_injections(connection: Connection, turn_id: TurnId) -> list[StoredInjection]:
     """Return all injected messages of a turn, in the order of acceptance."""
-    query = select(*_COLUMNS).where(Injection.turn_id == turn_id).order_by(Injection.seq)
-    return [_stored(row) for row in connection.execute(query)]
+    return [_stored(row) for row in connection.execute(_ALL, {"turn": turn_id})]
 
 
 def get_injection_by_idempotency_key(

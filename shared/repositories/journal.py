@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from shared.clock import now
 from shared.database import AnyRow
@@ -53,50 +53,57 @@ _CALL = (
 )
 
 
+_INSERT_ENTRY = insert(JournalEntry).values(loop=TURN_LOOP, created_at=now())
+_ENTRIES = (
+    select(JournalEntry.seq, JournalEntry.kind, JournalEntry.data)
+    .where(JournalEntry.turn_id == bindparam("turn"), JournalEntry.loop == TURN_LOOP)
+    .order_by(JournalEntry.seq)
+)
+_INSERT_CALL = insert(ToolCall).values(loop=TURN_LOOP, is_error=False, created_at=now())
+_CALLS = (
+    select(*_CALL)
+    .where(ToolCall.turn_id == bindparam("turn"))
+    .order_by(ToolCall.iteration, ToolCall.seq)
+)
+
+
 def append_entries(connection: Connection, fence: Fence, entries: list[Entry]) -> None:
     """Append entries in order. The caller holds the turn's row lock behind its fence."""
     for entry in entries:
         connection.execute(
-            insert(JournalEntry).values(
-                turn_id=fence.turn_id,
-                loop=TURN_LOOP,
-                seq=entry.seq,
-                attempt=fence.attempt,
-                kind=entry.kind,
-                data=entry.data,
-                created_at=now(),
-            ),
+            _INSERT_ENTRY,
+            {
+                "turn_id": fence.turn_id,
+                "seq": entry.seq,
+                "attempt": fence.attempt,
+                "kind": entry.kind,
+                "data": entry.data,
+            },
         )
 
 
 def get_entries(connection: Connection, turn_id: TurnId) -> list[Entry]:
     """Return the journal of a turn's own loop, in order."""
-    query = (
-        select(JournalEntry.seq, JournalEntry.kind, JournalEntry.data)
-        .where(JournalEntry.turn_id == turn_id, JournalEntry.loop == TURN_LOOP)
-        .order_by(JournalEntry.seq)
-    )
-    return [Entry(seq=row.seq, kind=row.kind, data=row.data) for row in connection.execute(query)]
+    rows = connection.execute(_ENTRIES, {"turn": turn_id})
+    return [Entry(seq=row.seq, kind=row.kind, data=row.data) for row in rows]
 
 
 def insert_tool_calls(connection: Connection, fence: Fence, calls: list[StoredToolCall]) -> None:
     """Write down the tool calls of a response, with the state each is given."""
     for call in calls:
         connection.execute(
-            insert(ToolCall).values(
-                id=call.id,
-                turn_id=fence.turn_id,
-                loop=TURN_LOOP,
-                iteration=call.iteration,
-                seq=call.seq,
-                call_id=call.call_id,
-                name=call.name,
-                arguments=call.arguments,
-                state=call.state,
-                attempt=fence.attempt,
-                is_error=False,
-                created_at=now(),
-            ),
+            _INSERT_CALL,
+            {
+                "id": call.id,
+                "turn_id": fence.turn_id,
+                "iteration": call.iteration,
+                "seq": call.seq,
+                "call_id": call.call_id,
+                "name": call.name,
+                "arguments": call.arguments,
+                "state": call.state,
+                "attempt": fence.attempt,
+            },
         )
 
 

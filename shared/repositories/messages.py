@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, bindparam, func, insert, select
 
 from shared.clock import now
 from shared.database import AnyRow
@@ -38,6 +38,47 @@ _COLUMNS = (
 )
 
 
+_INSERT = insert(Message).values(created_at=now())
+_APPEND = _INSERT.values(
+    position=select(func.coalesce(func.max(Message.position), 0) + 1)
+    .where(Message.conversation_id == bindparam("conversation"))
+    .scalar_subquery(),
+)
+_HISTORY = (
+    select(*_COLUMNS)
+    .where(
+        Message.conversation_id == bindparam("conversation"),
+        Message.position < bindparam("before_position"),
+    )
+    .order_by(Message.position)
+)
+
+
+def insert_message(
+    connection: Connection,
+    *,
+    turn_id: TurnId,
+    conversation_id: ConversationId,
+    position: int,
+    role: str,
+    kind: str,
+    content: str,
+) -> None:
+    """Write a message at a position that is known to be the next."""
+    connection.execute(
+        _INSERT,
+        {
+            "id": new_message_id(),
+            "conversation_id": conversation_id,
+            "position": position,
+            "role": role,
+            "kind": kind,
+            "content": content,
+            "turn_id": turn_id,
+        },
+    )
+
+
 def append_message(
     connection: Connection,
     *,
@@ -46,29 +87,24 @@ def append_message(
     role: str,
     kind: str,
     content: str,
-) -> MessageId:
+) -> None:
     """Add a message at the end of the conversation.
 
     Only the active turn of a conversation adds messages, and it holds its own row's lock, so
     the next position is free; the unique constraint holds it to that.
     """
-    message_id = new_message_id()
-    last = select(func.coalesce(func.max(Message.position), 0) + 1).where(
-        Message.conversation_id == conversation_id,
-    )
     connection.execute(
-        insert(Message).values(
-            id=message_id,
-            conversation_id=conversation_id,
-            position=last.scalar_subquery(),
-            role=role,
-            kind=kind,
-            content=content,
-            turn_id=turn_id,
-            created_at=now(),
-        ),
+        _APPEND,
+        {
+            "id": new_message_id(),
+            "conversation": conversation_id,
+            "conversation_id": conversation_id,
+            "role": role,
+            "kind": kind,
+            "content": content,
+            "turn_id": turn_id,
+        },
     )
-    return message_id
 
 
 def get_history(
@@ -78,15 +114,8 @@ def get_history(
     before_position: int,
 ) -> list[StoredMessage]:
     """Return the messages before a position, in order."""
-    query = (
-        select(*_COLUMNS)
-        .where(
-            Message.conversation_id == conversation_id,
-            Message.position < before_position,
-        )
-        .order_by(Message.position)
-    )
-    return [_stored(row) for row in connection.execute(query)]
+    given = {"conversation": conversation_id, "before_position": before_position}
+    return [_stored(row) for row in connection.execute(_HISTORY, given)]
 
 
 def list_messages(

@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Float,
     and_,
+    bindparam,
     case,
     exists,
     func,
@@ -18,8 +21,9 @@ from sqlalchemy import (
 from sqlalchemy.orm import aliased
 
 from shared.clock import now
-from shared.database import AnyRow
-from shared.ids import ConversationId, TurnId, new_message_id
+from shared.database import AnyRow, AnyUpdate
+from shared.ids import ConversationId, TurnId
+from shared.repositories import messages
 from shared.tables import Conversation, Message, Turn
 from shared.turn_state import ACTIVE_STATUSES, OPEN_STATUSES, Fence, Inbox, TurnMode, TurnStatus
 
@@ -127,44 +131,52 @@ _VIEW = (
 )
 
 
+# Statements are built once: building them costs more than running them.
+_INSERT = insert(Turn).values(
+    status=TurnStatus.QUEUED,
+    attempt=0,
+    crashes=0,
+    rung_at=now(),
+    rings=1,
+    pending_injections=0,
+    injection_count=0,
+    stream_epoch=1,
+    compacted=False,
+    created_at=now(),
+)
+_BY_ID = select(*_VIEW).where(Turn.id == bindparam("turn_id"))
+_BY_KEY = select(*_VIEW).where(Turn.idempotency_key == bindparam("key"))
+
+
 def insert_turn(connection: Connection, turn: NewTurn, number: int) -> None:
     """Write down a posted turn as queued and rung; its doorbell follows the commit."""
     connection.execute(
-        insert(Turn).values(
-            id=turn.id,
-            conversation_id=turn.conversation_id,
-            number=number,
-            status=TurnStatus.QUEUED,
-            mode=turn.mode,
-            input=turn.input,
-            instructions=turn.instructions,
-            model=turn.model,
-            tools=list(turn.tools) if turn.tools is not None else None,
-            metadata_=turn.metadata,
-            attempt=0,
-            crashes=0,
-            rung_at=now(),
-            rings=1,
-            pending_injections=0,
-            injection_count=0,
-            stream_epoch=1,
-            compacted=False,
-            idempotency_key=turn.idempotency_key,
-            idempotency_hash=turn.idempotency_hash,
-            created_at=now(),
-        ),
+        _INSERT,
+        {
+            "id": turn.id,
+            "conversation_id": turn.conversation_id,
+            "number": number,
+            "mode": turn.mode,
+            "input": turn.input,
+            "instructions": turn.instructions,
+            "model": turn.model,
+            "tools": list(turn.tools) if turn.tools is not None else None,
+            "metadata": turn.metadata,
+            "idempotency_key": turn.idempotency_key,
+            "idempotency_hash": turn.idempotency_hash,
+        },
     )
 
 
 def get_turn(connection: Connection, turn_id: TurnId) -> TurnView | None:
     """Return the turn, or None."""
-    row = connection.execute(select(*_VIEW).where(Turn.id == turn_id)).one_or_none()
+    row = connection.execute(_BY_ID, {"turn_id": turn_id}).one_or_none()
     return _view(row) if row else None
 
 
 def get_turn_by_idempotency_key(connection: Connection, key: str) -> TurnView | None:
     """Return the turn that was posted with the key, or None."""
-    row = connection.execute(select(*_VIEW).where(Turn.idempotency_key == key)).one_or_none()
+    row = connection.execute(_BY_KEY, {"key": key}).one_or_none()
     return _view(row) if row else None
 
 
@@ -229,38 +241,27 @@ def is_claimable() -> ColumnElement[bool]:
     )
 
 
-def claim_turn(
-    connection: Connection,
-    turn_id: TurnId,
-    *,
-    owner: str,
-    lease_s: float,
-    turn_timeout_s: float,
-) -> ClaimedTurn | None:
-    """Take the turn for the process `owner`, if it may be claimed now.
-
-    The first claim gives the input its place among the messages. A claim after a lapsed lease
-    counts as a crash and raises the stream's epoch. Returns None if there is nothing to claim:
-    another worker holds it, it waits its turn, has ended, or does not exist.
-    Raises IntegrityError if another turn of the conversation became active meanwhile.
-    """
+def _claim_statement() -> AnyUpdate:
     is_lapsed = and_(Turn.lease_until.is_not(None), Turn.lease_until < now())
     next_position = (
         select(func.coalesce(func.max(Message.position), 0) + 1)
         .where(Message.conversation_id == Turn.conversation_id)
         .scalar_subquery()
     )
-    claim = (
+    return (
         update(Turn)
-        .where(Turn.id == turn_id, is_claimable())
+        .where(Turn.id == bindparam("claimed_id"), is_claimable())
         .values(
             status=TurnStatus.RUNNING,
             attempt=Turn.attempt + 1,
             crashes=Turn.crashes + case((is_lapsed, 1), else_=0),
             stream_epoch=Turn.stream_epoch + case((is_lapsed, 1), else_=0),
-            lease_owner=owner,
-            lease_until=now(lease_s),
-            deadline_at=func.coalesce(Turn.deadline_at, now(turn_timeout_s)),
+            lease_owner=bindparam("owner"),
+            lease_until=now(bindparam("lease_s", type_=Float)),
+            deadline_at=func.coalesce(
+                Turn.deadline_at,
+                now(bindparam("turn_timeout_s", type_=Float)),
+            ),
             first_position=func.coalesce(Turn.first_position, next_position),
             started_at=func.coalesce(Turn.started_at, now()),
             rung_at=None,
@@ -286,13 +287,73 @@ def claim_turn(
             now().label("now"),
         )
     )
-    row = connection.execute(claim).one_or_none()
+
+
+_CLAIM = _claim_statement()
+
+
+def claim_turn(
+    connection: Connection,
+    turn_id: TurnId,
+    *,
+    owner: str,
+    lease_s: float,
+    turn_timeout_s: float,
+) -> ClaimedTurn | None:
+    """Take the turn for the process `owner`, if it may be claimed now.
+
+    The first claim gives the input its place among the messages. A claim after a lapsed lease
+    counts as a crash and raises the stream's epoch. Returns None if there is nothing to claim:
+    another worker holds it, it waits its turn, has ended, or does not exist.
+    Raises IntegrityError if another turn of the conversation became active meanwhile.
+    """
+    given = {
+        "claimed_id": turn_id,
+        "owner": owner,
+        "lease_s": lease_s,
+        "turn_timeout_s": turn_timeout_s,
+    }
+    row = connection.execute(_CLAIM, given).one_or_none()
     if row is None:
         return None
     claimed = _claimed(row)
     if claimed.attempt == 1:
-        _insert_input(connection, claimed)
+        messages.insert_message(
+            connection,
+            turn_id=claimed.id,
+            conversation_id=claimed.conversation_id,
+            position=claimed.first_position,
+            role="user",
+            kind="input",
+            content=claimed.input,
+        )
     return claimed
+
+
+def is_held() -> ColumnElement[bool]:
+    """Say that the fence given as `held_id` and `held_attempt` still holds the turn."""
+    return and_(
+        Turn.id == bindparam("held_id"),
+        Turn.attempt == bindparam("held_attempt"),
+        Turn.status == TurnStatus.RUNNING,
+        Turn.lease_owner.is_not(None),
+    )
+
+
+def fence_parameters(fence: Fence) -> dict[str, object]:
+    """Return what `is_held` asks for."""
+    return {"held_id": fence.turn_id, "held_attempt": fence.attempt}
+
+
+@cache
+def _fenced(*columns: str) -> AnyUpdate:
+    values: dict[str, object] = {column: bindparam(f"new_{column}") for column in columns}
+    return (
+        update(Turn)
+        .where(is_held())
+        .values(lease_until=now(bindparam("lease_s", type_=Float)), **values)
+        .returning(Turn.pending_injections, Turn.cancel_requested_at)
+    )
 
 
 def fence_write(
@@ -306,18 +367,11 @@ def fence_write(
 
     Returns what waits for the turn, or None if the lease is lost: then write nothing.
     """
-    write = (
-        update(Turn)
-        .where(
-            Turn.id == fence.turn_id,
-            Turn.attempt == fence.attempt,
-            Turn.status == TurnStatus.RUNNING,
-            Turn.lease_owner.is_not(None),
-        )
-        .values(lease_until=now(lease_s), **values)
-        .returning(Turn.pending_injections, Turn.cancel_requested_at)
-    )
-    row = connection.execute(write).one_or_none()
+    given = {f"new_{column}": value for column, value in values.items()}
+    row = connection.execute(
+        _fenced(*values),
+        fence_parameters(fence) | {"lease_s": lease_s} | given,
+    ).one_or_none()
     if row is None:
         return None
     return Inbox(
@@ -360,36 +414,18 @@ def raise_stream_epoch(
     return get_stream_owner(connection, turn_id)
 
 
-def lock_turn(connection: Connection, turn_id: TurnId) -> AnyRow | None:
-    """Lock the turn's row and return its status and conversation, or None."""
-    query = select(Turn.status, Turn.conversation_id).where(Turn.id == turn_id).with_for_update()
-    return connection.execute(query).one_or_none()
+_TAKE_NUMBER = (
+    update(Conversation)
+    .where(Conversation.id == bindparam("conversation"))
+    .values(turn_count=Conversation.turn_count + 1, updated_at=now())
+    .returning(Conversation.turn_count)
+)
 
 
 def take_turn_number(connection: Connection, conversation_id: ConversationId) -> int | None:
     """Lock the conversation and return the number of its next turn; None if it is unknown."""
-    count = (
-        update(Conversation)
-        .where(Conversation.id == conversation_id)
-        .values(turn_count=Conversation.turn_count + 1, updated_at=now())
-        .returning(Conversation.turn_count)
-    )
-    return connection.execute(count).scalar_one_or_none()
-
-
-def _insert_input(connection: Connection, claimed: ClaimedTurn) -> None:
-    connection.execute(
-        insert(Message).values(
-            id=new_message_id(),
-            conversation_id=claimed.conversation_id,
-            position=claimed.first_position,
-            role="user",
-            kind="input",
-            content=claimed.input,
-            turn_id=claimed.id,
-            created_at=now(),
-        ),
-    )
+    given = {"conversation": conversation_id}
+    return connection.execute(_TAKE_NUMBER, given).scalar_one_or_none()
 
 
 def _claimed(row: AnyRow) -> ClaimedTurn:

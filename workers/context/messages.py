@@ -9,6 +9,7 @@ from typing import Literal
 Role = Literal["system", "user", "assistant", "tool"]
 Origin = Literal["instructions", "summary", "history", "query", "injection", "loop"]
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextPart:
     """A piece of text in a message of several parts."""

@@ -1,0 +1,66 @@
+"""Two transactions, interleaved on purpose: the second begins while the first is still open."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from sqlalchemy import Connection, Engine, text
+
+from tests.helpers.waiting import wait_until
+
+T = TypeVar("T")
+U = TypeVar("U")
+TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Both(Generic[T, U]):
+    """What the two transactions returned; an exception of the second is its result."""
+
+    first: T
+    second: U | Exception
+
+
+def interleave(
+    engine: Engine,
+    first: Callable[[Connection], T],
+    second: Callable[[Connection], U],
+) -> Both[T, U]:
+    """Run first, hold it open until second waits for it or is through, then commit first."""
+    outcome: list[U | Exception] = []
+    held = threading.Event()
+
+    def run_second() -> None:
+        held.wait(TIMEOUT_S)
+        try:
+            with engine.begin() as connection:
+                outcome.append(second(connection))
+        except Exception as error:  # noqa: BLE001 - handed to the test as it is
+            outcome.append(error)
+
+    thread = threading.Thread(target=run_second)
+    thread.start()
+    try:
+        with engine.begin() as connection:
+            result = first(connection)
+            held.set()
+            if engine.dialect.name == "postgresql":
+                wait_until(
+                    lambda: bool(outcome) or _someone_waits(connection),
+                    timeout_s=TIMEOUT_S,
+                    message="the second transaction neither waits nor ends",
+                )
+            # SQLite has one writer: the second cannot even begin before the first commits.
+    finally:
+        held.set()
+        thread.join(TIMEOUT_S)
+    return Both(result, outcome[0])
+
+
+def _someone_waits(connection: Connection) -> bool:
+    query = text(
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event_type = 'Lock'",
+    )
+    return connection.execute(query).scalar_one() > 0

@@ -1,0 +1,290 @@
+"""Accept, complete, cancel, claim and commit on one turn, two at a time, in either order.
+
+The first transaction is held open while the second one begins. Whatever the order, nothing that
+was accepted is lost and nothing happens twice.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import product
+
+import pytest
+from sqlalchemy import Connection, Engine, func, select, update
+
+from shared.clock import now
+from shared.database import create_sync_engine
+from shared.ids import TurnId, new_conversation_id, new_injection_id, new_turn_id
+from shared.repositories import conversations, endings, injections, leases, messages, turns
+from shared.repositories.endings import CancelRequest, Completion
+from shared.repositories.turns import NewTurn
+from shared.settings import Settings
+from shared.tables import Injection, Message, Turn
+from shared.turn_state import (
+    OPEN_STATUSES,
+    Fence,
+    InjectionState,
+    TurnMode,
+    TurnStatus,
+)
+from tests.helpers.interleave import interleave
+
+Operation = Callable[[Connection, TurnId], object]
+
+LEASE_S = 60.0
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    engine = create_sync_engine(Settings.from_environment({"TURNMILL_DATABASE_URL": database_url}))
+    yield engine
+    engine.dispose()
+
+
+def post(connection: Connection, number: int = 1, conversation: str | None = None) -> TurnId:
+    conversation_id = new_conversation_id()
+    if conversation is None:
+        conversations.insert_conversation(connection, conversation_id, {})
+    turn_id = new_turn_id()
+    turn = NewTurn(
+        id=turn_id,
+        conversation_id=conversation_id if conversation is None else conversation,  # type: ignore[arg-type]
+        mode=TurnMode.REACT,
+        input="question",
+        instructions=None,
+        model=None,
+        tools=None,
+        metadata={},
+    )
+    turns.insert_turn(connection, turn, number)
+    return turn_id
+
+
+def claim(connection: Connection, turn_id: TurnId) -> object:
+    return turns.claim_turn(
+        connection,
+        turn_id,
+        owner="worker-b",
+        lease_s=LEASE_S,
+        turn_timeout_s=600,
+    )
+
+
+def accept(connection: Connection, turn_id: TurnId) -> object:
+    return injections.accept_injection(
+        connection,
+        turn_id,
+        injection_id=new_injection_id(),
+        content="one more thing",
+    )
+
+
+def complete(connection: Connection, turn_id: TurnId) -> object:
+    completion = Completion(answer="answer", usage={}, iterations=1, compacted=False)
+    return endings.complete_turn(connection, Fence(turn_id, 1), completion)
+
+
+def fail(connection: Connection, turn_id: TurnId) -> object:
+    failure = endings.Failure(type="model_error", message="no")
+    return endings.fail_turn(connection, Fence(turn_id, 1), failure)
+
+
+def cancel(connection: Connection, turn_id: TurnId) -> object:
+    return endings.request_cancel(connection, turn_id, CancelRequest(by="api", reason=None))
+
+
+def commit(connection: Connection, turn_id: TurnId) -> object:
+    fence = Fence(turn_id, 1)
+    inbox = turns.fence_write(connection, fence, lease_s=LEASE_S, pending_injections=0)
+    if inbox is None:
+        return None
+    taken = injections.commit_injections(connection, turn_id)
+    if taken:
+        row = turns.get_turn(connection, turn_id)
+        assert row is not None
+        messages.append_message(
+            connection,
+            turn_id=turn_id,
+            conversation_id=row.conversation_id,
+            role="user",
+            kind="injection",
+            content="\n\n".join(item.content for item in taken),
+        )
+    return taken
+
+
+def release(connection: Connection, turn_id: TurnId) -> object:
+    return leases.release_lease(connection, Fence(turn_id, 1))
+
+
+def lapse(connection: Connection, turn_id: TurnId) -> None:
+    connection.execute(update(Turn).where(Turn.id == turn_id).values(lease_until=now(-5.0)))
+
+
+OPERATIONS = {
+    operation.__name__: operation
+    for operation in (accept, complete, fail, cancel, claim, commit, release)
+}
+
+
+def check_invariants(connection: Connection, turn_id: TurnId, *, accepted: int) -> None:
+    turn = connection.execute(select(Turn.__table__).where(Turn.id == turn_id)).one()
+    states = dict(
+        connection.execute(
+            select(Injection.state, func.count())
+            .where(Injection.turn_id == turn_id)
+            .group_by(Injection.state),
+        ).all(),
+    )
+    kinds = dict(
+        connection.execute(
+            select(Message.kind, func.count())
+            .where(Message.turn_id == turn_id)
+            .group_by(Message.kind),
+        ).all(),
+    )
+    positions = list(
+        connection.execute(
+            select(Message.position)
+            .where(Message.conversation_id == turn.conversation_id)
+            .order_by(Message.position),
+        ).scalars(),
+    )
+    assert sum(states.values()) == accepted, "every message that got a yes is on record"
+    assert turn.pending_injections == states.get(InjectionState.ACCEPTED, 0)
+    assert positions == list(range(1, len(positions) + 1))
+    if turn.status not in OPEN_STATUSES:
+        assert InjectionState.ACCEPTED not in states, "an ended turn keeps nothing back"
+        assert turn.lease_owner is None
+    if turn.status == TurnStatus.COMPLETED:
+        assert kinds.get("answer", 0) == 1
+        assert InjectionState.RETURNED not in states
+    else:
+        assert kinds.get("answer", 0) == 0
+    if turn.attempt:
+        assert kinds.get("input", 0) == 1
+
+
+@pytest.mark.parametrize("is_lapsed", [False, True], ids=["held", "lapsed"])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    list(product(OPERATIONS, OPERATIONS)),
+    ids=lambda name: str(name),
+)
+def test_running_turn_survives_every_pair(
+    engine: Engine,
+    first: str,
+    second: str,
+    *,
+    is_lapsed: bool,
+) -> None:
+    with engine.begin() as connection:
+        turn_id = post(connection)
+        assert claim(connection, turn_id) is not None
+        if is_lapsed:
+            lapse(connection, turn_id)
+
+    both = interleave(
+        engine,
+        lambda connection: OPERATIONS[first](connection, turn_id),
+        lambda connection: OPERATIONS[second](connection, turn_id),
+    )
+
+    assert not isinstance(both.second, Exception), both.second
+    accepted = (first == "accept" and both.first is True) + (
+        second == "accept" and both.second is True
+    )
+    with engine.begin() as connection:
+        check_invariants(connection, turn_id, accepted=accepted)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    list(product(("accept", "cancel", "claim"), repeat=2)),
+    ids=lambda name: str(name),
+)
+def test_queued_turn_survives_every_pair(engine: Engine, first: str, second: str) -> None:
+    with engine.begin() as connection:
+        turn_id = post(connection)
+
+    both = interleave(
+        engine,
+        lambda connection: OPERATIONS[first](connection, turn_id),
+        lambda connection: OPERATIONS[second](connection, turn_id),
+    )
+
+    assert not isinstance(both.second, Exception), both.second
+    accepted = (first == "accept" and both.first is True) + (
+        second == "accept" and both.second is True
+    )
+    if first == second == "claim":
+        assert both.first is not None
+        assert both.second is None
+    with engine.begin() as connection:
+        check_invariants(connection, turn_id, accepted=accepted)
+
+
+def test_injection_accepted_while_completing_keeps_the_turn_open(engine: Engine) -> None:
+    with engine.begin() as connection:
+        turn_id = post(connection)
+        claim(connection, turn_id)
+
+    both = interleave(
+        engine,
+        lambda connection: accept(connection, turn_id),
+        lambda connection: complete(connection, turn_id),
+    )
+
+    assert both.first is True
+    assert both.second is None
+
+
+def test_completion_refuses_the_injection_that_comes_after(engine: Engine) -> None:
+    with engine.begin() as connection:
+        turn_id = post(connection)
+        claim(connection, turn_id)
+
+    both = interleave(
+        engine,
+        lambda connection: complete(connection, turn_id),
+        lambda connection: accept(connection, turn_id),
+    )
+
+    assert both.first is not None
+    assert both.second is False
+
+
+def test_two_claims_of_a_lapsed_lease_give_one_winner(engine: Engine) -> None:
+    with engine.begin() as connection:
+        turn_id = post(connection)
+        claim(connection, turn_id)
+        lapse(connection, turn_id)
+
+    both = interleave(
+        engine,
+        lambda connection: claim(connection, turn_id),
+        lambda connection: claim(connection, turn_id),
+    )
+
+    assert both.first is not None
+    assert both.second is None
+    with engine.begin() as connection:
+        row = connection.execute(
+            select(Turn.attempt, Turn.crashes, Turn.stream_epoch).where(Turn.id == turn_id),
+        ).one()
+    assert tuple(row) == (2, 1, 2)
+
+
+def test_two_queued_turns_of_a_conversation_are_not_active_at_once(engine: Engine) -> None:
+    with engine.begin() as connection:
+        first_id = post(connection)
+        view = turns.get_turn(connection, first_id)
+        assert view is not None
+        second_id = post(connection, number=2, conversation=view.conversation_id)
+
+    both = interleave(
+        engine,
+        lambda connection: claim(connection, first_id),
+        lambda connection: claim(connection, second_id),
+    )
+
+    assert both.first is not None
+    assert both.second is None

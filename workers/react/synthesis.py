@@ -1,0 +1,50 @@
+"""The request that has the answer written once the loop's work is done."""
+
+from collections.abc import Sequence
+
+from shared.repositories.turns import ClaimedTurn
+from workers.context.messages import Message
+from workers.react.prompts import SYNTHESIS, system_prompt
+
+# Most characters of one tool result in the record.
+RESULT_CHARS = 2_000
+CUT_MARK = "[Truncated]"
+
+
+def synthesis_messages(
+    turn: ClaimedTurn,
+    history: Sequence[Message],
+    loop: Sequence[Message],
+    draft: str,
+) -> tuple[Message, ...]:
+    """Return the messages of a synthesis: the conversation, then the request and the record.
+
+    loop: the loop's messages after the query, injected ones among them.
+    draft: the loop's own brief answer.
+    """
+    record = "\n".join(_describe(message) for message in loop)
+    text = f"Request:\n{turn.input}\n\nRecord of the work:\n{record}\n\nBrief answer:\n{draft}"
+    return (
+        Message(
+            role="system",
+            content=system_prompt(SYNTHESIS, turn.instructions),
+            origin="instructions",
+        ),
+        *history,
+        Message(role="user", content=text, pinned=True, origin="query"),
+    )
+
+
+def _describe(message: Message) -> str:
+    if message.role == "tool":
+        return f"Result: {_cut(message.text)}"
+    if message.role == "user":
+        return f"User: {message.text}"
+    calls = [f"Call: {call.name}({call.arguments})" for call in message.tool_calls]
+    return "\n".join(([f"Thought: {message.text}"] if message.text else []) + calls)
+
+
+def _cut(text: str) -> str:
+    if len(text) <= RESULT_CHARS:
+        return text
+    return text[: RESULT_CHARS - len(CUT_MARK)] + CUT_MARK

@@ -1,0 +1,216 @@
+"""The transcript of a turn: the loop's messages as they grow, and as they are read back.
+
+An attempt that goes on after another folds the journal into the same transcript that the
+other one had, up to its last entry.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from shared.ids import ToolCallId, new_tool_call_id
+from shared.repositories.injections import StoredInjection
+from shared.repositories.journal import Entry, StoredToolCall
+from shared.text import storable
+from shared.turn_state import ToolCallState
+from workers.context.messages import Message, ToolCall
+from workers.model.values import ModelResponse, Purpose, Usage
+from workers.react.prompts import INTERRUPT_MARK
+from workers.runtime.progress import Progress
+from workers.runtime.turn_run import join_injections
+
+FINISHED = (ToolCallState.DONE, ToolCallState.UNKNOWN)
+
+
+@dataclass(slots=True)
+class Transcript:
+    """What the loop has done after the query, oldest first."""
+
+    messages: list[Message] = field(default_factory=list)
+    # Model calls of the loop so far.
+    iterations: int = 0
+    # Sequence number of the journal's next entry.
+    next_seq: int = 1
+    # Tool calls of the last response that have no result yet, in call order.
+    open_calls: list[StoredToolCall] = field(default_factory=list)
+    # Calls of the last response, finished or not, in call order.
+    round_calls: list[StoredToolCall] = field(default_factory=list)
+    has_used_tools: bool = False
+    # The loop's own answer, while the turn's answer is still to be written.
+    draft: str | None = None
+    was_compacted: bool = False
+
+    def response_entry(self, response: ModelResponse, purpose: Purpose) -> Entry:
+        """Return the journal's entry for a response; it is folded by `add_response`."""
+        return self._entry(
+            "response",
+            {
+                "iteration": self.iterations,
+                "purpose": purpose,
+                "text": storable(response.text),
+                "reasoning": storable(response.reasoning),
+                "finish_reason": response.finish_reason,
+                "usage": {
+                    "input_tokens": response.usage.input_tokens,
+                    "output_tokens": response.usage.output_tokens,
+                    "cached_tokens": response.usage.cached_tokens,
+                    "is_estimated": response.usage.is_estimated,
+                },
+            },
+        )
+
+    def compaction_entry(self, data: dict[str, object]) -> Entry:
+        """Return the journal's entry for a compaction: the data of its event."""
+        self.was_compacted = True
+        return self._entry("compaction", data)
+
+    def injections_entry(self, taken: list[StoredInjection]) -> Entry:
+        """Return the journal's entry for injected messages; folded by `add_injections`."""
+        return self._entry(
+            "injections",
+            {"ids": [item.id for item in taken], "text": join_injections(taken)},
+        )
+
+    def plan_calls(self, calls: Sequence[ToolCall]) -> list[StoredToolCall]:
+        """Return the tool calls of the response about to be added, with ids of their own."""
+        taken = {call.id for message in self.messages for call in message.tool_calls}
+        return [
+            StoredToolCall(
+                id=new_tool_call_id(),
+                iteration=self.iterations,
+                seq=seq,
+                call_id=_unique(storable(call.id), taken),
+                name=storable(call.name),
+                arguments=storable(call.arguments),
+                state=ToolCallState.READY,
+                result=None,
+                is_error=False,
+                elapsed_s=None,
+            )
+            for seq, call in enumerate(calls, start=1)
+        ]
+
+    def add_response(self, text: str, calls: list[StoredToolCall]) -> None:
+        """Add a response of the loop; without tool calls its text is the draft."""
+        if not calls:
+            self.draft = text
+            return
+        self.has_used_tools = True
+        self.round_calls = calls
+        self.open_calls = [call for call in calls if call.state not in FINISHED]
+        asked = tuple(
+            ToolCall(id=call.call_id, name=call.name, arguments=call.arguments) for call in calls
+        )
+        self.messages.append(Message(role="assistant", content=text or None, tool_calls=asked))
+        if not self.open_calls:
+            self._add_results()
+
+    def finish_call(self, finished: StoredToolCall) -> None:
+        """Take in a result; with the last one all are added, in call order."""
+        self.round_calls = [
+            finished if call.id == finished.id else call for call in self.round_calls
+        ]
+        self.open_calls = [call for call in self.open_calls if call.id != finished.id]
+        if not self.open_calls:
+            self._add_results()
+
+    def add_injections(self, text: str) -> None:
+        """Add injected messages as one of the user; a draft before them stays in the loop."""
+        if self.draft is not None:
+            if self.draft:
+                self.messages.append(Message(role="assistant", content=self.draft))
+            self.draft = None
+        self.messages.append(
+            Message(
+                role="user",
+                content=f"{INTERRUPT_MARK}\n\n{text}",
+                pinned=True,
+                origin="injection",
+            ),
+        )
+
+    def _add_results(self) -> None:
+        self.messages += [
+            Message(role="tool", content=call.result or "", tool_call_id=call.call_id)
+            for call in self.round_calls
+        ]
+        self.round_calls = []
+
+    def _entry(self, kind: str, data: dict[str, object]) -> Entry:
+        entry = Entry(seq=self.next_seq, kind=kind, data=data)
+        self.next_seq += 1
+        return entry
+
+
+def fold(
+    entries: Sequence[Entry],
+    calls: Sequence[StoredToolCall],
+    progress: Progress,
+) -> Transcript:
+    """Read a transcript back from the journal, counting its usage into progress.
+
+    entries, calls: as the repository returns them, in order.
+    """
+    transcript = Transcript()
+    for entry in entries:
+        _fold_entry(transcript, entry, calls, progress)
+        transcript.next_seq = entry.seq + 1
+    return transcript
+
+
+def _fold_entry(
+    transcript: Transcript,
+    entry: Entry,
+    calls: Sequence[StoredToolCall],
+    progress: Progress,
+) -> None:
+    data: Mapping[str, object] = entry.data
+    if entry.kind == "injections":
+        transcript.add_injections(str(data["text"]))
+    elif entry.kind == "compaction":
+        transcript.was_compacted = True
+    else:
+        iteration = int(str(data["iteration"]))
+        purpose: Purpose = "synthesis" if data["purpose"] == "synthesis" else "loop"
+        usage = data["usage"]
+        if isinstance(usage, dict):
+            progress.count(purpose, Usage(**usage))
+        transcript.iterations = iteration
+        own = [call for call in calls if call.iteration == iteration] if purpose == "loop" else []
+        transcript.add_response(str(data["text"]), own)
+
+
+def unknown_outcome(call: StoredToolCall, result: str) -> StoredToolCall:
+    """Return the call with the sentence that its outcome is unknown."""
+    return finished_call(call, state=ToolCallState.UNKNOWN, result=result, is_error=True)
+
+
+def finished_call(
+    call: StoredToolCall,
+    *,
+    state: ToolCallState,
+    result: str,
+    is_error: bool,
+    elapsed_s: float = 0.0,
+) -> StoredToolCall:
+    """Return the call with its result."""
+    return StoredToolCall(
+        id=ToolCallId(call.id),
+        iteration=call.iteration,
+        seq=call.seq,
+        call_id=call.call_id,
+        name=call.name,
+        arguments=call.arguments,
+        state=state,
+        result=result,
+        is_error=is_error,
+        elapsed_s=elapsed_s,
+    )
+
+
+def _unique(call_id: str, taken: set[str]) -> str:
+    """Return the id, or with a number after it if the model has used it before."""
+    candidate, number = call_id, 2
+    while candidate in taken:
+        candidate, number = f"{call_id}_{number}", number + 1
+    taken.add(candidate)
+    return candidate

@@ -1,0 +1,73 @@
+"""The leases that this process holds, shared by its event loop and its heartbeat thread."""
+
+import asyncio
+import threading
+
+from shared.errors import HandedOver, LeaseLostError
+from shared.turn_state import Fence, Inbox
+from workers.runtime.lease import Lease
+
+
+class HeldLeases:
+    """All leases of the process. `add` and `remove` belong to the event loop."""
+
+    def __init__(self) -> None:
+        self._leases: dict[Fence, Lease] = {}
+        self._lock = threading.Lock()
+        self._is_draining = False
+        self._all_gone = asyncio.Event()
+        self._all_gone.set()
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether the process takes no more turns."""
+        return self._is_draining
+
+    def add(self, lease: Lease) -> None:
+        """Have the lease renewed from now on."""
+        with self._lock:
+            self._leases[lease.fence] = lease
+        self._all_gone.clear()
+        if self._is_draining:
+            lease.drain()
+
+    def remove(self, lease: Lease) -> None:
+        """Stop renewing the lease."""
+        with self._lock:
+            self._leases.pop(lease.fence, None)
+        if not self._leases:
+            self._all_gone.set()
+
+    def fences(self) -> list[Fence]:
+        """Return the fences of all held leases. Safe in any thread."""
+        with self._lock:
+            return list(self._leases)
+
+    def take_renewal(
+        self,
+        asked: list[Fence],
+        renewed: dict[Fence, Inbox],
+        renewed_at: float,
+    ) -> None:
+        """Pass a renewal's outcome to the leases it asked for; those that are missing are lost."""
+        for fence in asked:
+            lease = self._leases.get(fence)
+            if lease is None:
+                continue
+            inbox = renewed.get(fence)
+            if inbox is None:
+                lease.stop(LeaseLostError())
+            else:
+                lease.note(inbox, renewed_at=renewed_at)
+
+    async def drain(self, grace_s: float) -> None:
+        """Have all turns handed over: at journal points for grace_s, then wherever they are."""
+        self._is_draining = True
+        for lease in list(self._leases.values()):
+            lease.drain()
+        try:
+            await asyncio.wait_for(self._all_gone.wait(), grace_s)
+        except TimeoutError:
+            for lease in list(self._leases.values()):
+                lease.stop(HandedOver())
+            await self._all_gone.wait()

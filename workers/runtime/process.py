@@ -1,0 +1,177 @@
+"""One worker process: an event loop in a thread of its own, and all that lives on it.
+
+Celery's threads are slot holders: each submits its turn to the loop and waits. A thousand
+turns that wait on models are a thousand parked threads and one loop.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import structlog
+from celery import Celery
+
+from shared.broker import Doorbell
+from shared.database import create_sync_engine, open_database
+from shared.event_log import EventLog, open_redis
+from shared.event_writer import EventStreams
+from shared.ids import uuid7_hex
+from shared.settings import Settings
+from shared.subscriptions import Subscriptions
+from shared.task_names import TurnTask
+from workers.model.client import ModelClient
+from workers.react.engine import ReactEngine
+from workers.runtime.heartbeat import Heartbeat
+from workers.runtime.held import HeldLeases
+from workers.runtime.runner import TurnRunner
+from workers.runtime.sweep import Sweep
+from workers.tools.registry import builtin_tools
+
+log = structlog.get_logger()
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    runner: TurnRunner
+    held: HeldLeases
+    heartbeat: Heartbeat
+    # What runs on the loop as long as the process does.
+    tasks: list[asyncio.Task[None]]
+    doorbell: Doorbell
+    closers: list[Callable[[], Coroutine[None, None, None]]]
+
+    async def close(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.wait(self.tasks)
+        for close in self.closers:
+            await close()
+        self.doorbell.close()
+
+
+def alive_file(settings: Settings, pid: int) -> Path:
+    """Return the file that a worker process touches while its loop and heartbeat live."""
+    return settings.data_dir / f"worker-{pid}.ready"
+
+
+class WorkerProcess:
+    """Everything one worker process runs. Its methods are called from Celery's threads."""
+
+    def __init__(self, settings: Settings, broker: Celery) -> None:
+        self._settings = settings
+        self._broker = broker
+        self._owner = f"{socket.gethostname()[:40]}:{os.getpid()}:{uuid7_hex()[-8:]}"
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="turns", daemon=True)
+        self._parts: _Parts | None = None
+
+    def start(self) -> None:
+        """Start the loop and everything on it."""
+        self._thread.start()
+        self._parts = self._call(self._build())
+        self._parts.heartbeat.start()
+        alive_file(self._settings, os.getpid()).touch()
+        log.info("worker_ready", owner=self._owner)
+
+    def run_turn(self, task: TurnTask) -> str:
+        """Run a turn on the loop and wait until this process is done with it."""
+        return self._call(self._ready_parts.runner.run(task))
+
+    def drain(self) -> Future[None]:
+        """Begin to hand all turns over. Returns at once."""
+        held = self._ready_parts.held
+        drain = held.drain(self._settings.drain_s)
+        return asyncio.run_coroutine_threadsafe(drain, self._loop)
+
+    def stop(self) -> None:
+        """Stop everything; no turn is running any more."""
+        parts = self._ready_parts
+        parts.heartbeat.stop()
+        self._call(parts.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        alive_file(self._settings, os.getpid()).unlink(missing_ok=True)
+
+    @property
+    def _ready_parts(self) -> "_Parts":
+        if self._parts is None:
+            raise RuntimeError("the worker process was not started")
+        return self._parts
+
+    def _call(self, work: Coroutine[None, None, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def _build(self) -> "_Parts":
+        settings = self._settings
+        database = open_database(settings)
+        redis = open_redis(settings)
+        streams = EventStreams(EventLog(redis, settings), database)
+        subscriptions = Subscriptions(redis)
+        doorbell = Doorbell(self._broker)
+        held = HeldLeases()
+        models = ModelClient(
+            connect_timeout_s=settings.llm_connect_timeout_s,
+            read_timeout_s=settings.llm_read_timeout_s,
+        )
+        engine = ReactEngine(settings, models, builtin_tools())
+        heartbeat = Heartbeat(
+            create_sync_engine(settings),
+            held,
+            loop=self._loop,
+            owner=self._owner,
+            lease_s=settings.lease_s,
+            alive_file=alive_file(settings, os.getpid()),
+        )
+        sweep = Sweep(
+            database,
+            streams,
+            doorbell,
+            pause_s=settings.sweep_s,
+            lease_s=settings.lease_s,
+        )
+        runner = TurnRunner(
+            engine.run,
+            settings=settings,
+            owner=self._owner,
+            database=database,
+            streams=streams,
+            subscriptions=subscriptions,
+            doorbell=doorbell,
+            held=held,
+        )
+        tasks = [
+            asyncio.create_task(work, name=name)
+            for name, work in (
+                ("heartbeat-tick", heartbeat.tick()),
+                ("subscriptions", subscriptions.run()),
+                ("sweep", sweep.run()),
+            )
+        ]
+        for task in tasks:
+            task.add_done_callback(_report_death)
+        return _Parts(
+            runner=runner,
+            held=held,
+            heartbeat=heartbeat,
+            tasks=tasks,
+            closers=[models.close, redis.aclose, database.close],
+            doorbell=doorbell,
+        )
+
+
+def _report_death(task: asyncio.Task[None]) -> None:
+    """End the process if a part ended by itself: that is a defect, and half a worker is none."""
+    if task.cancelled():
+        return
+    log.error("part_died", part=task.get_name(), exc_info=task.exception())
+    os.kill(os.getpid(), signal.SIGTERM)

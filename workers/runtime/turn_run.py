@@ -1,0 +1,240 @@
+"""One attempt at a turn: its lease, its journal, its inbox and its end.
+
+This is all that an engine (ReAct) sees of durability. Every write goes through the fence and
+returns what waits for the turn; a lost lease, a cancel or a drain surface as exceptions.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from shared.broker import Doorbell
+from shared.database import Database
+from shared.errors import LeaseLostError
+from shared.event_writer import EventWriter
+from shared.events import Event, Inject
+from shared.ids import ToolCallId
+from shared.repositories import endings, injections, journal, messages, turns
+from shared.repositories.endings import Completion, Failure
+from shared.repositories.injections import StoredInjection
+from shared.repositories.journal import Entry, StoredToolCall
+from shared.repositories.turns import ClaimedTurn
+from shared.turn_end import announce_end
+from shared.turn_state import EndedTurn, Inbox, InjectionState, ToolCallState
+from workers.runtime.lease import Lease
+
+T = TypeVar("T")
+
+
+def join_injections(taken: list[StoredInjection]) -> str:
+    """Return messages that arrived together as the text of one."""
+    return "\n\n".join(item.content for item in taken)
+
+
+class TurnRun:
+    """One attempt at one turn."""
+
+    def __init__(
+        self,
+        turn: ClaimedTurn,
+        lease: Lease,
+        writer: EventWriter,
+        *,
+        database: Database,
+        doorbell: Doorbell,
+        lease_s: float,
+    ) -> None:
+        self.turn = turn
+        self.lease = lease
+        self._writer = writer
+        self._database = database
+        self._doorbell = doorbell
+        self._lease_s = lease_s
+
+    async def emit(self, *events: Event) -> None:
+        """Publish events. Never fails the turn."""
+        await self._writer.emit(*events)
+
+    async def record_response(
+        self,
+        entries: Sequence[Entry],
+        calls: Sequence[StoredToolCall] = (),
+        *,
+        phase: str | None = None,
+    ) -> None:
+        """Journal a model's response together with the tool calls that it asks for.
+
+        The calls are written as running, since they start as soon as this returns; when it
+        raises they are ready, and no tool has started.
+        Raises LeaseLostError, Cancelled or HandedOver.
+        """
+
+        def work(connection: Connection, inbox: Inbox) -> None:
+            journal.append_entries(connection, self.turn.fence, list(entries))
+            started = [] if inbox.is_cancel_requested else [call.id for call in calls]
+            journal.insert_tool_calls(connection, self.turn.fence, list(calls))
+            if started:
+                journal.start_tool_calls(connection, self.turn.fence, started)
+
+        await self._write(work, **({} if phase is None else {"phase": phase}))
+        self.lease.check()
+
+    async def start_tool_calls(self, ids: Sequence[ToolCallId]) -> None:
+        """Mark tool calls that an earlier attempt left as started by this one."""
+
+        def work(connection: Connection, inbox: Inbox) -> None:
+            if not inbox.is_cancel_requested:
+                journal.start_tool_calls(connection, self.turn.fence, list(ids))
+
+        await self._write(work)
+        self.lease.check()
+
+    async def finish_tool_call(
+        self,
+        call_id: ToolCallId,
+        *,
+        state: ToolCallState,
+        result: str,
+        is_error: bool,
+        elapsed_s: float,
+    ) -> None:
+        """Write down a tool call's result. Raises LeaseLostError."""
+
+        def work(connection: Connection, _inbox: Inbox) -> None:
+            journal.finish_tool_call(
+                connection,
+                call_id,
+                state=state,
+                result=result,
+                is_error=is_error,
+                elapsed_s=elapsed_s,
+            )
+
+        await self._write(work)
+
+    async def commit_injections(
+        self,
+        describe: Callable[[list[StoredInjection]], list[Entry]],
+        entries: Sequence[Entry] = (),
+    ) -> list[StoredInjection]:
+        """Make the waiting messages part of the turn, as one message, and return them.
+
+        describe: returns the journal's entries for them.
+        entries: journaled before them, in the same transaction.
+        Raises LeaseLostError.
+        """
+
+        def work(connection: Connection, _inbox: Inbox) -> list[StoredInjection]:
+            taken = injections.commit_injections(connection, self.turn.id)
+            if taken:
+                self._append_injection_message(connection, taken)
+            described = describe(taken) if taken else []
+            journal.append_entries(connection, self.turn.fence, [*entries, *described])
+            return taken
+
+        taken = await self._write(work, pending_injections=0, phase=None)
+        self.lease.pending_injections = 0
+        await self.emit(
+            *(
+                Inject(injection_id=item.id, state=InjectionState.COMMITTED, content=item.content)
+                for item in taken
+            ),
+        )
+        return taken
+
+    async def complete(
+        self,
+        completion: Completion,
+        entries: Sequence[Entry],
+        before: tuple[Event, ...],
+    ) -> bool:
+        """End the turn with its answer; False if an injected message came first.
+
+        entries: journaled in the same transaction, if it ends.
+        before: events to publish ahead of the terminal one, if it ends.
+        Raises LeaseLostError, or Cancelled if a cancel came first.
+        """
+
+        def work(connection: Connection) -> EndedTurn | None:
+            ended = endings.complete_turn(connection, self.turn.fence, completion)
+            if ended is not None:
+                journal.append_entries(connection, self.turn.fence, list(entries))
+            return ended
+
+        ended = await self._database.write(work)
+        if ended is not None:
+            await self._announce(ended, before)
+            return True
+        await self._write(lambda _connection, _inbox: None)  # why not: this reads the inbox
+        self.lease.check()
+        return False
+
+    async def fail(self, failure: Failure) -> None:
+        """End the turn as failed. Does nothing if the lease is lost."""
+        ended = await self._database.write(
+            lambda connection: endings.fail_turn(connection, self.turn.fence, failure),
+        )
+        if ended is not None:
+            await self._announce(ended)
+
+    async def cancel(self, *, partial_answer: str, usage: dict[str, object]) -> None:
+        """End the turn as cancelled. Does nothing if the lease is lost."""
+        ended = await self._database.write(
+            lambda connection: endings.cancel_turn(
+                connection,
+                self.turn.fence,
+                partial_answer=partial_answer,
+                usage=usage,
+            ),
+        )
+        if ended is not None:
+            await self._announce(ended)
+
+    async def read(self, work: Callable[[Connection], T]) -> T:
+        """Read from the store."""
+        return await self._database.read(work)
+
+    async def _write(self, work: Callable[[Connection, Inbox], T], **values: object) -> T:
+        def transaction(connection: Connection) -> tuple[T, Inbox] | None:
+            inbox = turns.fence_write(
+                connection,
+                self.turn.fence,
+                lease_s=self._lease_s,
+                **values,
+            )
+            return None if inbox is None else (work(connection, inbox), inbox)
+
+        sent_at = time.monotonic()
+        done = await self._database.write(transaction)
+        if done is None:
+            lost = LeaseLostError()
+            self.lease.stop(lost)
+            raise lost
+        result, inbox = done
+        self.lease.note(inbox, renewed_at=sent_at)
+        return result
+
+    def _append_injection_message(
+        self,
+        connection: Connection,
+        taken: list[StoredInjection],
+    ) -> None:
+        messages.append_message(
+            connection,
+            turn_id=self.turn.id,
+            conversation_id=self.turn.conversation_id,
+            role="user",
+            kind="injection",
+            content=join_injections(taken),
+        )
+
+    async def _announce(self, ended: EndedTurn, before: tuple[Event, ...] = ()) -> None:
+        await announce_end(
+            ended,
+            writer=self._writer,
+            database=self._database,
+            doorbell=self._doorbell,
+            before=before,
+        )
