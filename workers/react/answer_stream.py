@@ -20,7 +20,8 @@ class AnswerStream:
         self._sent_chars = 0
         self._has_started = False
         self._flushed_at = 0.0
-        self._timer: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._flushing: asyncio.Task[None] | None = None
 
     @property
     def text(self) -> str:
@@ -30,16 +31,16 @@ class AnswerStream:
     async def add(self, text: str) -> None:
         """Add text to the answer."""
         self._progress.answer_text += storable(text)
-        now = asyncio.get_running_loop().time()
-        due_in_s = self._flushed_at + COALESCE_S - now
+        loop = asyncio.get_running_loop()
+        due_in_s = self._flushed_at + COALESCE_S - loop.time()
         if due_in_s <= 0:
             await self._flush()
         elif self._timer is None:
-            self._timer = asyncio.create_task(self._flush_in(due_in_s))
+            self._timer = loop.call_later(due_in_s, self._flush_later)
 
     async def restart(self, reason: str) -> None:
         """Take back what was published, if anything was."""
-        await self._settle_timer()
+        await self._settle()
         had_started, self._has_started = self._has_started, False
         self._progress.answer_text = ""
         self._sent_chars = 0
@@ -49,13 +50,12 @@ class AnswerStream:
 
     async def finish(self) -> tuple[Event, ...]:
         """Return the events that are left to publish when the answer stands."""
-        await self._settle_timer()
+        await self._settle()
         return (*self._take_delta(), Answer(status="done", content=self.text))
 
-    async def _flush_in(self, delay_s: float) -> None:
-        await asyncio.sleep(delay_s)
+    def _flush_later(self) -> None:
         self._timer = None
-        await self._flush()
+        self._flushing = asyncio.ensure_future(self._flush())
 
     async def _flush(self) -> None:
         self._flushed_at = asyncio.get_running_loop().time()
@@ -72,8 +72,11 @@ class AnswerStream:
         self._has_started = True
         return (Answer(status="start"), delta)
 
-    async def _settle_timer(self) -> None:
-        timer, self._timer = self._timer, None
-        if timer is not None:
-            timer.cancel()
-            await asyncio.wait({timer})
+    async def _settle(self) -> None:
+        """Leave no flush behind: none to come, and none under way."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._flushing is not None:
+            await self._flushing
+            self._flushing = None

@@ -74,6 +74,6 @@ class Lease:
             if not task.done():
                 task.cancel()
                 await asyncio.wait({task})
-        if task.cancelled():
+        if task.cancelled() and self._stopped.done():
             raise self._stopped.result()
         return task.result()
