@@ -47,7 +47,7 @@ def interleave(
             held.set()
             if engine.dialect.name == "postgresql":
                 wait_until(
-                    lambda: bool(outcome) or _someone_waits(connection),
+                    lambda: bool(outcome) or _someone_waits(engine),
                     timeout_s=TIMEOUT_S,
                     message="the second transaction neither waits nor ends",
                 )
@@ -58,9 +58,11 @@ def interleave(
     return Both(result, outcome[0])
 
 
-def _someone_waits(connection: Connection) -> bool:
+def _someone_waits(engine: Engine) -> bool:
+    # In a transaction of its own: one transaction always sees the same activity.
     query = text(
         "SELECT count(*) FROM pg_stat_activity"
         " WHERE datname = current_database() AND wait_event_type = 'Lock'",
     )
-    return connection.execute(query).scalar_one() > 0
+    with engine.begin() as connection:
+        return bool(connection.execute(query).scalar_one())

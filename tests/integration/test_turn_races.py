@@ -167,7 +167,7 @@ def check_invariants(connection: Connection, turn_id: TurnId, *, accepted: int) 
 @pytest.mark.parametrize(
     ("first", "second"),
     list(product(OPERATIONS, OPERATIONS)),
-    ids=lambda name: str(name),
+    ids=str,
 )
 def test_running_turn_survives_every_pair(
     engine: Engine,
@@ -199,7 +199,7 @@ def test_running_turn_survives_every_pair(
 @pytest.mark.parametrize(
     ("first", "second"),
     list(product(("accept", "cancel", "claim"), repeat=2)),
-    ids=lambda name: str(name),
+    ids=str,
 )
 def test_queued_turn_survives_every_pair(engine: Engine, first: str, second: str) -> None:
     with engine.begin() as connection:
