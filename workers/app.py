@@ -28,6 +28,11 @@ def _start(**_: object) -> None:
     process.start()
 
 
+@signals.worker_ready.connect
+def _announce(**_: object) -> None:
+    process.announce()
+
+
 @signals.worker_shutting_down.connect
 def _drain(**_: object) -> None:
     process.drain()

@@ -67,7 +67,8 @@ class Heartbeat:
             if silence_s > self._lease_s:
                 log.error("event_loop_stuck", silence_s=round(silence_s, 1))
                 continue
-            self._alive_file.touch()
+            if self._alive_file.exists():
+                self._alive_file.touch()
             self._beat()
 
     def _beat(self) -> None:

@@ -59,7 +59,7 @@ class _Parts:
 
 
 def alive_file(settings: Settings, pid: int) -> Path:
-    """Return the file that a worker process touches while its loop and heartbeat live."""
+    """Return the file that shows a worker to be ready; touched while its loop and heartbeat live."""
     return settings.data_dir / f"worker-{pid}.ready"
 
 
@@ -79,6 +79,9 @@ class WorkerProcess:
         self._thread.start()
         self._parts = self._call(self._build())
         self._parts.heartbeat.start()
+
+    def announce(self) -> None:
+        """Say that the process takes turns now."""
         alive_file(self._settings, os.getpid()).touch()
         log.info("worker_ready", owner=self._owner)
 
