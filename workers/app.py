@@ -5,9 +5,9 @@ started and stopped with Celery's own life cycle.
 """
 
 from celery import signals
-from shared.logs import configure_logging
 
 from shared.broker import create_broker
+from shared.logs import configure_logging
 from shared.settings import Settings
 from workers import tasks
 from workers.runtime.process import WorkerProcess

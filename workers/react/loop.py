@@ -15,7 +15,8 @@ from shared.repositories.endings import Completion
 from shared.repositories.journal import Entry, StoredToolCall
 from shared.snapshot import parse_arguments
 from shared.turn_state import ToolCallState
-from workers.context.guard import Compaction, ContextGuard
+from workers.context.compaction import Compaction
+from workers.context.guard import ContextGuard
 from workers.context.messages import Message
 from workers.model.client import ModelClient
 from workers.model.values import (

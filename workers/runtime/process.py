@@ -59,7 +59,7 @@ class _Parts:
 
 
 def alive_file(settings: Settings, pid: int) -> Path:
-    """Return the file that shows a worker to be ready; touched while its loop and heartbeat live."""
+    """Return the file that shows a worker to be ready, touched while its loop lives."""
     return settings.data_dir / f"worker-{pid}.ready"
 
 
