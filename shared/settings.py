@@ -85,6 +85,9 @@ class Settings(BaseSettings):
     tool_timeout_s: Seconds = Field(60.0, alias=_env("TOOL_TIMEOUT_S"))
     """Time one tool call may take unless the tool says otherwise."""
 
+    tools: str = Field("", alias=_env("TOOLS"))
+    """Tools of your own as `module:name`, separated by commas; the worker imports them."""
+
     event_ttl_s: int = Field(3600, ge=1, alias=_env("EVENT_TTL_S"))
     """How long a turn's event stream is kept in Redis after its terminal event."""
 

@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TypeVar, overload
 
 T = TypeVar("T")
 
@@ -33,12 +33,30 @@ def wait_until(
         time.sleep(POLL_S)
 
 
+@overload
 async def wait_until_async(
-    condition: Callable[[], Awaitable[T]] | Callable[[], T],
+    condition: Callable[[], Awaitable[T]],
+    *,
+    timeout_s: float = ...,
+    message: str | Callable[[], str],
+) -> T: ...
+
+
+@overload
+async def wait_until_async(
+    condition: Callable[[], T],
+    *,
+    timeout_s: float = ...,
+    message: str | Callable[[], str],
+) -> T: ...
+
+
+async def wait_until_async(
+    condition: Callable[[], object],
     *,
     timeout_s: float = 10.0,
     message: str | Callable[[], str],
-) -> T:
+) -> object:
     """Do as `wait_until` does, leaving the event loop free; condition may be async."""
     deadline = time.monotonic() + timeout_s
     while True:

@@ -23,7 +23,8 @@ def synthesis_messages(
     draft: the loop's own brief answer.
     """
     record = "\n".join(_describe(message) for message in loop)
-    text = f"Request:\n{turn.input}\n\nRecord of the work:\n{record}\n\nBrief answer:\n{draft}"
+    # The record last: if the whole is too long, its end is what gets cut.
+    text = f"Request:\n{turn.input}\n\nBrief answer:\n{draft}\n\nRecord of the work:\n{record}"
     return (
         Message(
             role="system",

@@ -32,7 +32,7 @@ from workers.runtime.heartbeat import Heartbeat
 from workers.runtime.held import HeldLeases
 from workers.runtime.runner import TurnRunner
 from workers.runtime.sweep import Sweep
-from workers.tools.registry import builtin_tools
+from workers.tools.discovery import discover_tools
 
 log = structlog.get_logger()
 
@@ -126,7 +126,7 @@ class WorkerProcess:
             connect_timeout_s=settings.llm_connect_timeout_s,
             read_timeout_s=settings.llm_read_timeout_s,
         )
-        engine = ReactEngine(settings, models, builtin_tools())
+        engine = ReactEngine(settings, models, discover_tools(settings.tools))
         heartbeat = Heartbeat(
             create_sync_engine(settings),
             held,

@@ -1,0 +1,55 @@
+"""The tools a worker knows, by name."""
+
+from collections.abc import Iterable, Iterator
+
+from shared.errors import ConfigurationError, InvalidInputError
+from workers.model.values import ToolSchema
+from workers.tools.calculator import calculator
+from workers.tools.current_time import current_time
+from workers.tools.tool import Tool
+
+
+class ToolRegistry:
+    """Tools in a fixed order: that of the schemas in every request, for the prompt cache."""
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        """Raise ConfigurationError if two tools have one name."""
+        self._tools: dict[str, Tool] = {}
+        for tool in tools:
+            if tool.name in self._tools:
+                raise ConfigurationError(f"There are two tools named {tool.name}")
+            self._tools[tool.name] = tool
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names, in order."""
+        return tuple(self._tools)
+
+    def find(self, name: str) -> Tool | None:
+        """Return the tool of that name, if there is one."""
+        return self._tools.get(name)
+
+    def schemas(self) -> tuple[ToolSchema, ...]:
+        """Return the tools as a model is told of them, in order."""
+        return tuple(tool.schema() for tool in self)
+
+    def subset(self, names: Iterable[str]) -> "ToolRegistry":
+        """Return a registry of these tools only, in this registry's order.
+
+        Raises InvalidInputError if one is unknown.
+        """
+        wanted = set(names)
+        unknown = sorted(wanted.difference(self._tools))
+        if unknown:
+            raise InvalidInputError(
+                f"Unknown tools: {', '.join(unknown)}. There are: {', '.join(self.names)}",
+            )
+        return ToolRegistry(tool for tool in self if tool.name in wanted)
+
+
+def builtin_tools() -> ToolRegistry:
+    """Return the tools that come with the product."""
+    return ToolRegistry((calculator, current_time))
