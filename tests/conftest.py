@@ -3,16 +3,42 @@
 Under pytest-xdist each worker process has servers of its own.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
 from shared.settings import Settings
+from tests.helpers.client import TurnmillClient
 from tests.helpers.databases import Databases, PostgresDatabases, SqliteDatabases
+from tests.helpers.product import Death, Product
 from tests.helpers.servers import PostgresServer, RedisServer
 
 BACKENDS = ("sqlite", "postgres")
+
+
+class ModelServer(Protocol):
+    """A server that speaks the protocol of model providers."""
+
+    @property
+    def base_url(self) -> str:
+        """What `LLM_BASE_URL` is set to."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what the product's processes wrote when a test that used them fails."""
+    report = yield
+    if report.failed and isinstance(item, pytest.Function):
+        for product in item.funcargs.values():
+            if isinstance(product, Product):
+                report.sections += [
+                    (f"log of {name}", text) for name, text in product.logs().items()
+                ]
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -85,3 +111,67 @@ def settings(database_url: str, redis_url: str, tmp_path: Path) -> Settings:
             "TURNMILL_REDIS_URL": redis_url,
         },
     )
+
+
+@pytest.fixture(scope="session", params=BACKENDS)
+def product(
+    request: pytest.FixtureRequest,
+    shared_model: ModelServer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Product]:
+    """Give a running API and one worker that many tests share, on each backend in turn.
+
+    A test must end its turns and may not let a process die. Restricted to one backend as
+    `database_url` is.
+    """
+    databases: Databases = request.getfixturevalue(f"{request.param}_databases")
+    url = databases.create()
+    with RedisServer() as redis:
+        product = Product(
+            tmp_path_factory.mktemp("product"),
+            database_url=url,
+            redis_url=redis.url,
+            model_base_url=shared_model.base_url,
+        )
+        try:
+            product.start_api()
+            product.start_worker()
+            yield product
+        finally:
+            product.stop_all()
+    databases.drop(url)
+
+
+@pytest.fixture(params=BACKENDS)
+def fresh_product(
+    request: pytest.FixtureRequest,
+    model: ModelServer,
+    own_redis: RedisServer,
+    tmp_path: Path,
+) -> Iterator[Product]:
+    """Give a product of the test's own, nothing of which runs yet, on each backend in turn.
+
+    Its servers are `own_redis` and, on Postgres, `own_postgres`: the test may kill them too.
+    """
+    if request.param == "postgres":
+        databases: Databases = PostgresDatabases(request.getfixturevalue("own_postgres"))
+    else:
+        databases = request.getfixturevalue("sqlite_databases")
+    url = databases.create()
+    product = Product(
+        tmp_path,
+        database_url=url,
+        redis_url=own_redis.url,
+        model_base_url=model.base_url,
+    )
+    yield product
+    product.stop_all(Death.KILL)
+    if request.param == "sqlite":
+        databases.drop(url)
+
+
+@pytest.fixture
+def client(product: Product) -> Iterator[TurnmillClient]:
+    """Give a client of the shared product."""
+    with product.client() as client:
+        yield client

@@ -59,7 +59,7 @@ async def run_tool(
     except ToolError as error:
         content, is_error = error.message, True
     # A tool is foreign code: its failure, even a call of sys.exit, is the model's to see.
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit) as error:  # noqa: BLE001
         log.warning(
             "tool_failed", tool=name, tool_call_id=context.tool_call_id, error=type(error).__name__
         )
