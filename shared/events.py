@@ -154,6 +154,7 @@ class Failed(Event):
     name = "failed"
     is_terminal = True
     error: dict[str, object]
+    usage: dict[str, object] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +165,7 @@ class Cancelled(Event):
     is_terminal = True
     by: str | None = None
     reason: str | None = None
+    usage: dict[str, object] | None = None
 
 
 TERMINAL_NAMES = frozenset(kind.name for kind in (Done, Failed, Cancelled))

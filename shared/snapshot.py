@@ -87,5 +87,5 @@ def terminal_event(turn: TurnView) -> Event | None:
             compacted=turn.compacted,
         )
     if turn.status is TurnStatus.FAILED:
-        return Failed(error=turn.error or {})
-    return Cancelled(by=turn.cancel_by, reason=turn.cancel_reason)
+        return Failed(error=turn.error or {}, usage=turn.usage)
+    return Cancelled(by=turn.cancel_by, reason=turn.cancel_reason, usage=turn.usage)

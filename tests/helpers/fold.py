@@ -53,9 +53,8 @@ def assert_agrees(folded: FoldedTurn, turn: Json) -> None:
     """Check that a folded stream says what `GET /v1/turns/{id}` says of an ended turn."""
     assert folded.status == turn["status"]
     assert folded.error == turn["error"]
-    if folded.status == TurnStatus.COMPLETED:
-        assert folded.answer == turn["answer"]
-        assert folded.usage == turn["usage"]
+    assert folded.answer == turn["answer"]
+    assert folded.usage == turn["usage"]
 
 
 def _apply(turn: FoldedTurn, event: ServerEvent) -> None:
@@ -84,9 +83,10 @@ def _apply(turn: FoldedTurn, event: ServerEvent) -> None:
 
 def _apply_end(turn: FoldedTurn, name: str, data: Json) -> None:
     turn.error = data.get("error")
+    turn.usage = data.get("usage")
     if name == "done":
         turn.status = TurnStatus.COMPLETED
-        turn.answer_so_far, turn.usage = data["answer"], data["usage"]
+        turn.answer_so_far = data["answer"]
     else:
         turn.status = TurnStatus(name)
 
