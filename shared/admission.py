@@ -40,7 +40,9 @@ def admit_turn(
         if earlier is not None:
             return _repeat(connection, earlier, turn)
     if starts_conversation:
-        conversations.insert_conversation(connection, turn.conversation_id, {})
+        conversations.insert_conversation(connection, turn.conversation_id, turn_count=1)
+        view = turns.insert_turn(connection, turn, number=1)
+        return Admission(turn=view, is_new=True, queue_position=0)
     number = turns.take_turn_number(connection, turn.conversation_id)
     if number is None:
         raise NotFoundError(
@@ -52,10 +54,7 @@ def admit_turn(
             f"Conversation {turn.conversation_id} has an open turn: wait for its end, or post with"
             ' "if_busy": "queue"',
         )
-    turns.insert_turn(connection, turn, number)
-    view = turns.get_turn(connection, turn.id)
-    if view is None:
-        raise NotFoundError(f"Turn {turn.id} vanished while it was written")
+    view = turns.insert_turn(connection, turn, number)
     return Admission(
         turn=view,
         is_new=True,

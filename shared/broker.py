@@ -85,7 +85,9 @@ def _configuration() -> dict[str, object]:
         "task_create_missing_queues": False,
         "task_default_queue": TURNS_QUEUE,
         "task_queues": [Queue(name) for name in sorted(set(QUEUES.values()))],
-        "task_send_sent_event": True,
+        # Flower learns of a task when a worker receives it; an event for each task that was sent
+        # would double what the API publishes.
+        "task_send_sent_event": False,
         "event_queue_expires": 60,
         "worker_disable_prefetch": True,
         "worker_send_task_events": True,

@@ -38,6 +38,15 @@ local function append()
   return {'ok', top, id}
 end
 
+-- A stream with its snapshot in one step, for a turn of which no more is known than that.
+if operation == 'create' then
+  if not is_lost then return {'exists', top} end
+  redis.call('DEL', stream, meta)
+  redis.call('HSET', meta, 'run_id', run_id, 'epoch', epoch, 'state', 'open')
+  top = epoch
+  return append()
+end
+
 -- Mark the epoch as opening: from now on lower epochs are refused.
 if operation == 'open' then
   if is_lost then

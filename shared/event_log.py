@@ -113,6 +113,10 @@ class EventLog:
         """Mark an epoch as opening; from then on lower ones are refused."""
         return await self._run("open", turn_id, epoch)
 
+    async def create(self, turn_id: TurnId, epoch: int, snapshot: Snapshot) -> Append:
+        """Begin a stream with a snapshot, unless there is one."""
+        return await self._run("create", turn_id, epoch, [snapshot])
+
     async def append_snapshot(self, turn_id: TurnId, epoch: int, snapshot: Snapshot) -> Append:
         """Give an opening epoch its snapshot, if it has none yet."""
         return await self._run("snapshot", turn_id, epoch, [snapshot])

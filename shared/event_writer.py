@@ -12,10 +12,10 @@ from redis.exceptions import RedisError
 
 from shared.database import Database, StorageError
 from shared.event_log import TOP_EPOCH, Append, EventLog
-from shared.events import Event
+from shared.events import Event, Snapshot
 from shared.ids import TurnId
 from shared.repositories import turns
-from shared.repositories.turns import StreamOwner
+from shared.repositories.turns import StreamOwner, TurnView
 from shared.snapshot import read_picture
 
 log = structlog.get_logger()
@@ -42,15 +42,25 @@ class EventStreams:
         if answer.word == "opening":
             await self.give_snapshot(turn_id, answer.top)
 
-    async def open_first(self, turn_id: TurnId) -> None:
-        """Open the first epoch of a turn that was just posted, if it has no stream yet.
+    async def create(self, turn: TurnView) -> None:
+        """Begin the stream of a turn that was just posted, if it has none yet.
 
-        Never fails the turn: its first claim opens what is missing.
+        Nothing but the posting can have happened to a turn without a stream: its first claim
+        would have begun one. Never fails the turn: that claim begins what is missing.
         """
+        snapshot = Snapshot(
+            status=turn.status,
+            mode=turn.mode,
+            attempt=turn.attempt,
+            answer_so_far="",
+            steps=[],
+            injections=[],
+            compactions=[],
+        )
         try:
-            await self.open(turn_id, 1)
+            await self.log.create(turn.id, turn.stream_epoch, snapshot)
         except DELIVERY_ERRORS as error:
-            log.warning("stream_not_opened", turn_id=turn_id, error=type(error).__name__)
+            log.warning("stream_not_created", turn_id=turn.id, error=type(error).__name__)
 
     async def give_snapshot(self, turn_id: TurnId, epoch: int) -> None:
         """Append the snapshot that an opening epoch waits for.

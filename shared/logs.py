@@ -8,8 +8,17 @@ from structlog.typing import Processor
 
 from shared.settings import Settings
 
-# Libraries that report each request or connection at INFO.
-CHATTY = ("httpx2", "httpcore2", "openai", "aiohttp", "alembic", "uvicorn.access")
+# What reports each request, connection or task at INFO.
+CHATTY = (
+    "celery.app.trace",
+    "celery.worker.strategy",
+    "httpx2",
+    "httpcore2",
+    "openai",
+    "aiohttp",
+    "alembic",
+    "uvicorn.access",
+)
 
 
 def configure_logging(settings: Settings) -> None:

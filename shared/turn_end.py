@@ -3,12 +3,11 @@
 from typing import Protocol
 
 from shared.broker import Doorbell
-from shared.database import Database
 from shared.events import Event, Inject
-from shared.repositories import turns
+from shared.repositories.endings import EndedTurn
 from shared.snapshot import terminal_event
 from shared.task_names import TurnTask
-from shared.turn_state import EndedTurn, InjectionState
+from shared.turn_state import InjectionState
 
 
 class Writer(Protocol):
@@ -22,7 +21,6 @@ async def announce_end(
     ended: EndedTurn,
     *,
     writer: Writer,
-    database: Database,
     doorbell: Doorbell,
     before: tuple[Event, ...] = (),
 ) -> None:
@@ -33,10 +31,9 @@ async def announce_end(
     """
     if ended.next_turn_id is not None:
         await doorbell.ring(
-            TurnTask(turn_id=ended.next_turn_id, conversation_id=ended.conversation_id),
+            TurnTask(turn_id=ended.next_turn_id, conversation_id=ended.turn.conversation_id),
         )
-    turn = await database.read(lambda connection: turns.get_turn(connection, ended.turn_id))
-    last = terminal_event(turn) if turn is not None else None
+    last = terminal_event(ended.turn)
     returned = [
         Inject(
             injection_id=item.injection_id,

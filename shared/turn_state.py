@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from shared.ids import ConversationId, TurnId
+from shared.ids import TurnId
 
 
 class TurnStatus(StrEnum):
@@ -72,24 +72,3 @@ class Inbox:
 
     pending_injections: int
     is_cancel_requested: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndedTurn:
-    """A turn that has just ended, and what its end set free."""
-
-    turn_id: TurnId
-    conversation_id: ConversationId
-    status: TurnStatus
-    # Injections that went back to their sender, in order.
-    returned: tuple["ReturnedInjection", ...] = ()
-    # The conversation's next turn; its doorbell is to be rung after the commit.
-    next_turn_id: TurnId | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReturnedInjection:
-    """An injected message that its turn did not take."""
-
-    injection_id: str
-    content: str

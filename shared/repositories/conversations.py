@@ -31,21 +31,17 @@ _COLUMNS = (
 )
 
 
+_INSERT = insert(Conversation).values(metadata_={}, created_at=now(), updated_at=now())
+
+
 def insert_conversation(
     connection: Connection,
     conversation_id: ConversationId,
-    metadata: dict[str, object],
+    *,
+    turn_count: int,
 ) -> None:
-    """Write down a new conversation."""
-    connection.execute(
-        insert(Conversation).values(
-            id=conversation_id,
-            turn_count=0,
-            metadata_=metadata,
-            created_at=now(),
-            updated_at=now(),
-        ),
-    )
+    """Write down a new conversation, with the turns that are posted along with it."""
+    connection.execute(_INSERT, {"id": conversation_id, "turn_count": turn_count})
 
 
 def get_conversation(

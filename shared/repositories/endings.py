@@ -11,15 +11,22 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, exists, func,
 from sqlalchemy.orm import InstrumentedAttribute, aliased
 
 from shared.clock import now
-from shared.database import AnyRow, AnyUpdate
+from shared.database import AnyUpdate
 from shared.ids import ConversationId, TurnId
 from shared.repositories import injections, messages
-from shared.repositories.turns import fence_parameters, is_held, is_unheld
+from shared.repositories.injections import ReturnedInjection
+from shared.repositories.turns import (
+    VIEW_COLUMNS,
+    TurnView,
+    fence_parameters,
+    is_held,
+    is_unheld,
+    view_turn,
+)
 from shared.tables import Turn
 from shared.turn_state import (
     ACTIVE_STATUSES,
     OPEN_STATUSES,
-    EndedTurn,
     Fence,
     TurnStatus,
 )
@@ -43,6 +50,17 @@ class Failure:
     message: str
     partial_answer: str = ""
     usage: dict[str, object] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedTurn:
+    """A turn that has just ended, and what its end set free."""
+
+    turn: TurnView
+    # Injections that went back to their sender, in order.
+    returned: tuple[ReturnedInjection, ...] = ()
+    # The conversation's next turn; its doorbell is to be rung after the commit.
+    next_turn_id: TurnId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +93,7 @@ def _end(
             }
             | {column: bindparam(f"{column.key}_", type_=column.type) for column in columns},
         )
-        .returning(Turn.id, Turn.conversation_id, Turn.status, Turn.first_position)
+        .returning(*VIEW_COLUMNS)
     )
 
 
@@ -164,15 +182,16 @@ def complete_turn(
     row = connection.execute(_COMPLETE, given).one_or_none()
     if row is None:
         return None
+    turn = view_turn(row)
     messages.append_message(
         connection,
-        turn_id=fence.turn_id,
-        conversation_id=ConversationId(row.conversation_id),
+        turn_id=turn.id,
+        conversation_id=turn.conversation_id,
         role="assistant",
         kind="answer",
         content=completion.answer,
     )
-    return _ended(connection, row)
+    return _ended(connection, turn)
 
 
 def fail_turn(connection: Connection, fence: Fence, failure: Failure) -> EndedTurn | None:
@@ -233,17 +252,18 @@ def _end_with_note(
     row = connection.execute(end, given).one_or_none()
     if row is None:
         return None
-    if row.first_position is not None:  # a turn that was never claimed leaves no message
-        note = NOTES[TurnStatus(row.status)]
+    turn = view_turn(row)
+    if turn.first_position is not None:  # a turn that was never claimed leaves no message
+        note = NOTES[turn.status]
         messages.append_message(
             connection,
-            turn_id=TurnId(row.id),
-            conversation_id=ConversationId(row.conversation_id),
+            turn_id=turn.id,
+            conversation_id=turn.conversation_id,
             role="assistant",
             kind="note",
             content=f"{partial_answer}\n\n{note}" if partial_answer else note,
         )
-    return _ended(connection, row)
+    return _ended(connection, turn)
 
 
 def _describe(failure: Failure) -> dict[str, object]:
@@ -253,17 +273,13 @@ def _describe(failure: Failure) -> dict[str, object]:
     }
 
 
-def _ended(connection: Connection, row: AnyRow) -> EndedTurn:
-    turn_id = TurnId(row.id)
-    status = TurnStatus(row.status)
+def _ended(connection: Connection, turn: TurnView) -> EndedTurn:
     return EndedTurn(
-        turn_id=turn_id,
-        conversation_id=ConversationId(row.conversation_id),
-        status=status,
+        turn=turn,
         returned=()
-        if status is TurnStatus.COMPLETED  # a condition of its end was that nothing waits
-        else injections.return_injections(connection, turn_id),
-        next_turn_id=_mark_next_rung(connection, ConversationId(row.conversation_id)),
+        if turn.status is TurnStatus.COMPLETED  # a condition of its end was that nothing waits
+        else injections.return_injections(connection, turn.id),
+        next_turn_id=_mark_next_rung(connection, turn.conversation_id),
     )
 
 

@@ -9,7 +9,7 @@ from shared.clock import now
 from shared.database import AnyRow
 from shared.ids import InjectionId, TurnId
 from shared.tables import Injection, Turn
-from shared.turn_state import OPEN_STATUSES, InjectionState, ReturnedInjection
+from shared.turn_state import OPEN_STATUSES, InjectionState
 
 MAX_PENDING = 64
 
@@ -26,6 +26,14 @@ class StoredInjection:
     created_at: datetime
     settled_at: datetime | None
     idempotency_hash: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReturnedInjection:
+    """An injected message that its turn did not take."""
+
+    injection_id: InjectionId
+    content: str
 
 
 _COLUMNS = (

@@ -1,6 +1,6 @@
 """Turns: posting, reading and claiming them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import cache
 
@@ -84,6 +84,8 @@ class TurnView:
     status: TurnStatus
     phase: str | None
     mode: TurnMode
+    # Position of the input among the messages; None until the first claim.
+    first_position: int | None
     attempt: int
     stream_epoch: int
     answer: str | None
@@ -107,13 +109,16 @@ class TurnView:
         return (self.finished_at - self.started_at).total_seconds()
 
 
-_VIEW = (
+_VIEW_FIELDS = fields(TurnView)
+# What `view_turn` reads.
+VIEW_COLUMNS = (
     Turn.id,
     Turn.conversation_id,
     Turn.number,
     Turn.status,
     Turn.phase,
     Turn.mode,
+    Turn.first_position,
     Turn.attempt,
     Turn.stream_epoch,
     Turn.answer,
@@ -132,25 +137,29 @@ _VIEW = (
 
 
 # Statements are built once: building them costs more than running them.
-_INSERT = insert(Turn).values(
-    status=TurnStatus.QUEUED,
-    attempt=0,
-    crashes=0,
-    rung_at=now(),
-    rings=1,
-    pending_injections=0,
-    injection_count=0,
-    stream_epoch=1,
-    compacted=False,
-    created_at=now(),
+_INSERT = (
+    insert(Turn)
+    .values(
+        status=TurnStatus.QUEUED,
+        attempt=0,
+        crashes=0,
+        rung_at=now(),
+        rings=1,
+        pending_injections=0,
+        injection_count=0,
+        stream_epoch=1,
+        compacted=False,
+        created_at=now(),
+    )
+    .returning(*VIEW_COLUMNS)
 )
-_BY_ID = select(*_VIEW).where(Turn.id == bindparam("turn_id"))
-_BY_KEY = select(*_VIEW).where(Turn.idempotency_key == bindparam("key"))
+_BY_ID = select(*VIEW_COLUMNS).where(Turn.id == bindparam("turn_id"))
+_BY_KEY = select(*VIEW_COLUMNS).where(Turn.idempotency_key == bindparam("key"))
 
 
-def insert_turn(connection: Connection, turn: NewTurn, number: int) -> None:
+def insert_turn(connection: Connection, turn: NewTurn, number: int) -> TurnView:
     """Write down a posted turn as queued and rung; its doorbell follows the commit."""
-    connection.execute(
+    row = connection.execute(
         _INSERT,
         {
             "id": turn.id,
@@ -165,19 +174,20 @@ def insert_turn(connection: Connection, turn: NewTurn, number: int) -> None:
             "idempotency_key": turn.idempotency_key,
             "idempotency_hash": turn.idempotency_hash,
         },
-    )
+    ).one()
+    return view_turn(row)
 
 
 def get_turn(connection: Connection, turn_id: TurnId) -> TurnView | None:
     """Return the turn, or None."""
     row = connection.execute(_BY_ID, {"turn_id": turn_id}).one_or_none()
-    return _view(row) if row else None
+    return view_turn(row) if row else None
 
 
 def get_turn_by_idempotency_key(connection: Connection, key: str) -> TurnView | None:
     """Return the turn that was posted with the key, or None."""
     row = connection.execute(_BY_KEY, {"key": key}).one_or_none()
-    return _view(row) if row else None
+    return view_turn(row) if row else None
 
 
 def get_statuses(connection: Connection, turn_ids: list[TurnId]) -> dict[TurnId, TurnStatus]:
@@ -214,12 +224,12 @@ def list_turns(
 ) -> list[TurnView]:
     """Return turns of the conversation with a higher number, in order."""
     query = (
-        select(*_VIEW)
+        select(*VIEW_COLUMNS)
         .where(Turn.conversation_id == conversation_id, Turn.number > after_number)
         .order_by(Turn.number)
         .limit(limit)
     )
-    return [_view(row) for row in connection.execute(query)]
+    return [view_turn(row) for row in connection.execute(query)]
 
 
 def is_unheld() -> ColumnElement[bool]:
@@ -452,8 +462,9 @@ def _claimed(row: AnyRow) -> ClaimedTurn:
     )
 
 
-def _view(row: AnyRow) -> TurnView:
-    fields = row._asdict()
-    fields["status"] = TurnStatus(fields["status"])
-    fields["mode"] = TurnMode(fields["mode"])
-    return TurnView(**fields)
+def view_turn(row: AnyRow) -> TurnView:
+    """Return a row that holds VIEW_COLUMNS, perhaps among others, as a value."""
+    given = {field.name: getattr(row, field.name) for field in _VIEW_FIELDS}
+    given["status"] = TurnStatus(given["status"])
+    given["mode"] = TurnMode(given["mode"])
+    return TurnView(**given)

@@ -44,7 +44,7 @@ class World:
             tools=None,
             metadata={},
         )
-        await self.database.write(
+        admission = await self.database.write(
             lambda connection: admit_turn(
                 connection,
                 turn,
@@ -52,7 +52,7 @@ class World:
                 if_busy=IfBusy.QUEUE,
             ),
         )
-        await self.streams.open_first(turn.id)
+        await self.streams.create(admission.turn)
         return turn.id
 
     async def claim(self, turn_id: TurnId) -> ClaimedTurn:

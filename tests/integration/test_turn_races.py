@@ -42,7 +42,7 @@ def engine(database_url: str) -> Iterator[Engine]:
 def post(connection: Connection, number: int = 1, conversation: str | None = None) -> TurnId:
     conversation_id = new_conversation_id()
     if conversation is None:
-        conversations.insert_conversation(connection, conversation_id, {})
+        conversations.insert_conversation(connection, conversation_id, turn_count=1)
     turn_id = new_turn_id()
     turn = NewTurn(
         id=turn_id,

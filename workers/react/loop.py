@@ -7,6 +7,7 @@ go on from there, and nothing on record is done again.
 import asyncio
 import time
 from collections.abc import Coroutine, Iterable
+from contextlib import aclosing
 from typing import Literal
 
 from shared.errors import ModelStreamError
@@ -185,16 +186,17 @@ class ReactLoop:
         return await self._run.lease.run(self._stream(request, is_live=is_live))
 
     async def _stream(self, request: ModelRequest, *, is_live: bool) -> ModelResponse:
-        async for event in self._models.stream(request):
-            if isinstance(event, ModelResponse):
-                self._progress.count(request.purpose, event.usage)
-                return _checked(event)
-            if not is_live:
-                continue
-            if isinstance(event, TextDelta):
-                await self._answer.add(event.text)
-            elif isinstance(event, ToolCallDelta):
-                await self._answer.restart("tool_call")
+        async with aclosing(self._models.stream(request)) as events:
+            async for event in events:
+                if isinstance(event, ModelResponse):
+                    self._progress.count(request.purpose, event.usage)
+                    return _checked(event)
+                if not is_live:
+                    continue
+                if isinstance(event, TextDelta):
+                    await self._answer.add(event.text)
+                elif isinstance(event, ToolCallDelta):
+                    await self._answer.restart("tool_call")
         raise ModelStreamError
 
     async def _run_round(self, response: ModelResponse) -> None:

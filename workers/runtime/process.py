@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import structlog
+import uvloop
 from celery import Celery
 
 from shared.broker import Doorbell
@@ -70,7 +71,7 @@ class WorkerProcess:
         self._settings = settings
         self._broker = broker
         self._owner = f"{socket.gethostname()[:40]}:{os.getpid()}:{uuid7_hex()[-8:]}"
-        self._loop = asyncio.new_event_loop()
+        self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="turns", daemon=True)
         self._parts: _Parts | None = None
 

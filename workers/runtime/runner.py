@@ -140,7 +140,7 @@ class TurnRunner:
 
     async def _settle(self, run: TurnRun, progress: Progress) -> str:
         try:
-            await self._start(run)
+            self._start(run)
             await self._engine(run, progress)
         except LeaseLostError:
             return "lease_lost"
@@ -170,9 +170,9 @@ class TurnRunner:
             raise
         return "completed"
 
-    async def _start(self, run: TurnRun) -> None:
+    def _start(self, run: TurnRun) -> None:
         turn = run.turn
-        await run.emit(Status(status=TurnStatus.RUNNING, attempt=turn.attempt))
+        run.hold_back(Status(status=TurnStatus.RUNNING, attempt=turn.attempt))
         if turn.inbox.is_cancel_requested:
             raise Cancelled
         if turn.remaining_s <= 0:

@@ -18,11 +18,10 @@ from shared.broker import Doorbell
 from shared.database import Database, StorageError
 from shared.event_writer import EventStreams, GuestWriter
 from shared.repositories import endings, leases
-from shared.repositories.endings import Failure
+from shared.repositories.endings import EndedTurn, Failure
 from shared.repositories.leases import Doomed
 from shared.task_names import TURNS_QUEUE, TurnTask
 from shared.turn_end import announce_end
-from shared.turn_state import EndedTurn
 
 log = structlog.get_logger()
 
@@ -114,8 +113,7 @@ class Sweep:
             if ended is not None:
                 await announce_end(
                     ended,
-                    writer=GuestWriter(self._streams, ended.turn_id),
-                    database=self._database,
+                    writer=GuestWriter(self._streams, ended.turn.id),
                     doorbell=self._doorbell,
                 )
 

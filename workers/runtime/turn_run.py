@@ -17,12 +17,12 @@ from shared.event_writer import EventWriter
 from shared.events import Event, Inject
 from shared.ids import ToolCallId
 from shared.repositories import endings, injections, journal, messages, turns
-from shared.repositories.endings import Completion, Failure
+from shared.repositories.endings import Completion, EndedTurn, Failure
 from shared.repositories.injections import StoredInjection
 from shared.repositories.journal import Entry, StoredToolCall
 from shared.repositories.turns import ClaimedTurn
 from shared.turn_end import announce_end
-from shared.turn_state import EndedTurn, Inbox, InjectionState, ToolCallState
+from shared.turn_state import Inbox, InjectionState, ToolCallState
 from workers.runtime.lease import Lease
 
 T = TypeVar("T")
@@ -52,10 +52,17 @@ class TurnRun:
         self._database = database
         self._doorbell = doorbell
         self._lease_s = lease_s
+        # Published with the next events.
+        self._held_back: tuple[Event, ...] = ()
 
     async def emit(self, *events: Event) -> None:
         """Publish events. Never fails the turn."""
-        await self._writer.emit(*events)
+        held_back, self._held_back = self._held_back, ()
+        await self._writer.emit(*held_back, *events)
+
+    def hold_back(self, event: Event) -> None:
+        """Publish an event along with the next one."""
+        self._held_back += (event,)
 
     async def record_response(
         self,
@@ -233,8 +240,7 @@ class TurnRun:
     async def _announce(self, ended: EndedTurn, before: tuple[Event, ...] = ()) -> None:
         await announce_end(
             ended,
-            writer=self._writer,
-            database=self._database,
+            writer=self,
             doorbell=self._doorbell,
             before=before,
         )

@@ -1,0 +1,129 @@
+"""What clients send. Unknown fields and wrong types are refused."""
+
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from api.texts import Content, Metadata, Name, check_text
+
+MAX_TOOLS = 128
+MAX_PARTS = 256
+MAX_TOKENS = 2**31 - 1
+
+# Tags never show: fields are named as the client sent them.
+TEXT_TAG, PARTS_TAG = "<text>", "<parts>"
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class TextPart(_Body):
+    """A piece of an input."""
+
+    type: Literal["text"]
+    text: Content
+
+
+def _tag_input(value: object) -> str | None:
+    if isinstance(value, str):
+        return TEXT_TAG
+    return PARTS_TAG if isinstance(value, list) else None
+
+
+TurnInput = Annotated[
+    Annotated[Content, Tag(TEXT_TAG)]
+    | Annotated[list[TextPart], Field(min_length=1, max_length=MAX_PARTS), Tag(PARTS_TAG)],
+    Discriminator(
+        _tag_input,
+        custom_error_type="input_type",
+        custom_error_message="must be a text, or a list of parts like"
+        ' {{"type": "text", "text": "…"}}',
+    ),
+]
+
+
+class PostTurn(_Body):
+    """A turn to be worked on."""
+
+    input: TurnInput
+    conversation_id: Annotated[str, Field(max_length=40), AfterValidator(check_text)] | None = None
+    mode: Literal["react"] = "react"
+    instructions: Content | None = None
+    if_busy: Literal["queue", "reject"] = "queue"
+    tools: Annotated[list[Name], Field(max_length=MAX_TOOLS)] | None = None
+    model: Name | None = None
+    metadata: Metadata = Field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The input as one text; parts are joined by a blank line."""
+        if isinstance(self.input, str):
+            return self.input
+        return "\n\n".join(part.text for part in self.input)
+
+
+class PostInjection(_Body):
+    """A message for an open turn."""
+
+    content: Content
+
+
+class PostCancel(_Body):
+    """A wish to end a turn."""
+
+    reason: Annotated[str, Field(max_length=1_000), AfterValidator(check_text)] | None = None
+
+
+def _check_base_url(url: str) -> str:
+    try:
+        parts = urlsplit(check_text(url))
+    except ValueError:
+        raise _not_a_url() from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise _not_a_url()
+    if parts.username or parts.password:
+        raise PydanticCustomError(
+            "url_with_key",
+            "must not hold a user or password: name the key's variable in api_key_env",
+        )
+    return url
+
+
+def _not_a_url() -> PydanticCustomError:
+    return PydanticCustomError("url", "must be a URL such as https://host/v1")
+
+
+class PutModel(_Body):
+    """A model and its limits. What is left out comes from the workers' environment."""
+
+    role: Literal["main"] | None = None
+    base_url: Annotated[str, Field(max_length=2_000), AfterValidator(_check_base_url)] | None = None
+    api_key_env: (
+        Annotated[str, Field(max_length=100, pattern=r"^(LLM|OPENAI)_[A-Z0-9_]*KEY$")] | None
+    ) = None
+    context_size: Annotated[int, Field(ge=1_000, le=MAX_TOKENS)] | None = None
+    max_output_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = None
+
+    @model_validator(mode="after")
+    def _check_room_for_the_prompt(self) -> Self:
+        if (
+            self.context_size is not None
+            and self.max_output_tokens is not None
+            and self.max_output_tokens >= self.context_size
+        ):
+            raise PydanticCustomError(
+                "no_room",
+                "max_output_tokens must be less than context_size: the prompt needs room too",
+            )
+        return self

@@ -1,0 +1,36 @@
+from dataclasses import replace
+
+import orjson
+
+from tests.unit.workers.model.requests import ADD, REQUEST
+from workers.model.request_body import encode_body
+
+
+def test_body_without_tools_and_limit() -> None:
+    assert orjson.loads(encode_body(REQUEST)) == {
+        "model": "model-1",
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "Grüße 😀"},
+        ],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+
+
+def test_tools_and_limit_are_sent_when_given() -> None:
+    body = orjson.loads(encode_body(replace(REQUEST, tools=(ADD,), max_tokens=5)))
+    assert body["tools"] == [ADD.to_wire()]
+    assert body["max_tokens"] == 5
+
+
+def test_same_request_gives_the_same_bytes() -> None:
+    request = replace(REQUEST, tools=(ADD,))
+    assert encode_body(request) == encode_body(replace(request))
+
+
+def test_longer_conversation_begins_with_the_bytes_of_the_shorter() -> None:
+    shorter = encode_body(replace(REQUEST, messages=REQUEST.messages[:1], tools=(ADD,)))
+    longer = encode_body(replace(REQUEST, tools=(ADD,)))
+    prefix = shorter[: shorter.index(b'],"stream"')]
+    assert longer.startswith(prefix)

@@ -1,0 +1,155 @@
+"""The model client: streamed chat completions of any OpenAI-compatible provider.
+
+The official client sends the request, retries it while no answer has begun, and reads nothing:
+its typed objects cost several times more than all the rest of a call. So the body is encoded
+here, and the bytes of the answer are parsed here.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, suppress
+from functools import lru_cache
+
+import httpx2
+from openai import AsyncOpenAI, DefaultAioHttpClient
+
+from workers.model.assembly import Assembly
+from workers.model.failures import (
+    CALL_ERRORS,
+    broken_stream,
+    call_error,
+    not_a_stream,
+    stream_error,
+)
+from workers.model.json_values import parse_object
+from workers.model.request_body import encode_body
+from workers.model.sse import SseDecoder
+from workers.model.values import ModelEvent, ModelRequest, ModelTarget
+
+MAX_RETRIES = 2
+# What the transport takes for "as many as are wanted": the worker's slots are the limit.
+UNLIMITED = 0
+# Below the 5 s after which common servers close an idle connection, else both meet.
+KEEPALIVE_S = 4.0
+# Providers and keys whose clients are kept. A client is cheap: all share their connections.
+MAX_CLIENTS = 64
+# Servers that want no key are sent one all the same: the client insists.
+NO_KEY = "none"
+# After the last chunk: how long to wait for the end, without which a connection is not used again.
+DRAIN_S = 0.5
+DONE = b"[DONE]"
+HEADERS = {
+    # Makes the client hand out the response unread, as its `with_streaming_response` does.
+    "X-Stainless-Raw-Response": "stream",
+    "Accept": "text/event-stream",
+    # Compression would hold chunks back.
+    "Accept-Encoding": "identity",
+}
+
+
+class ModelClient:
+    """Calls models. One per worker process, used on one event loop."""
+
+    def __init__(self, *, connect_timeout_s: float, read_timeout_s: float) -> None:
+        self._http = DefaultAioHttpClient(
+            limits=httpx2.Limits(max_connections=UNLIMITED, keepalive_expiry=KEEPALIVE_S),
+            timeout=httpx2.Timeout(
+                connect=connect_timeout_s,
+                read=read_timeout_s,
+                write=read_timeout_s,
+                # Bounds the look-up of the host's name too.
+                pool=connect_timeout_s,
+            ),
+        )
+        self._client_of = lru_cache(maxsize=MAX_CLIENTS)(self._create_client)
+
+    async def close(self) -> None:
+        """Close all connections. No stream may be open: its reader would not be woken."""
+        await self._http.aclose()
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Call the model and yield its answer as it comes; the last item is the ModelResponse.
+
+        Tried again until an answer begins, never after. Cancelling the task that reads, or
+        closing the generator, closes the connection at once; whoever may stop reading early
+        closes it with `contextlib.aclosing`.
+        Raises ModelError: ModelStreamError when the answer broke off or could not be read,
+        ContextLengthError when the request is too long, others as their names say.
+        """
+        assembly = Assembly(request)
+        response = await self._send(request)
+        try:
+            async with aclosing(_read_payloads(response, request.target)) as payloads:
+                async for payload in payloads:
+                    for event in _take(payload, assembly, request.target):
+                        yield event
+        except CALL_ERRORS as error:
+            if not assembly.is_finished:
+                raise broken_stream(error, request.target) from error
+        finally:
+            await response.aclose()
+        for event in assembly.finish():
+            yield event
+
+    async def _send(self, request: ModelRequest) -> httpx2.Response:
+        target = request.target
+        body = encode_body(request)
+        try:
+            client = self._client_of(target.base_url, target.api_key)
+            return await client.post(
+                "/chat/completions",
+                content=body,
+                cast_to=httpx2.Response,
+                options={"headers": HEADERS},
+            )
+        except (*CALL_ERRORS, ValueError) as error:
+            # ValueError: a key that no header can hold, a password in the base URL.
+            raise call_error(error, target) from error
+
+    def _create_client(self, base_url: str, api_key: str) -> AsyncOpenAI:
+        return AsyncOpenAI(
+            base_url=base_url,
+            api_key=api_key or NO_KEY,
+            max_retries=MAX_RETRIES,
+            timeout=self._http.timeout,
+            http_client=self._http,
+        )
+
+
+def _take(payload: bytes, assembly: Assembly, target: ModelTarget) -> list[ModelEvent]:
+    chunk = parse_object(payload)
+    if error := stream_error(chunk, target):
+        raise error
+    return assembly.feed(chunk)
+
+
+async def _read_payloads(
+    response: httpx2.Response,
+    target: ModelTarget,
+) -> AsyncGenerator[bytes, None]:
+    """Yield the JSON of each chunk, up to the end of the answer."""
+    content_type = response.headers.get("content-type", "").partition(";")[0]
+    if content_type == "text/html":
+        raise not_a_stream(content_type, target)
+    if content_type == "application/json":
+        yield await response.aread()
+        return
+    decoder = SseDecoder()
+    blocks = response.aiter_bytes()
+    async for block in blocks:
+        for payload in decoder.feed(block):
+            if payload == DONE:
+                await _drain(blocks)
+                return
+            yield payload
+    for payload in decoder.finish():
+        if payload != DONE:
+            yield payload
+
+
+async def _drain(blocks: AsyncIterator[bytes]) -> None:
+    """Read to the end of a complete answer. Failures do not matter any more."""
+    with suppress(*CALL_ERRORS):
+        async with asyncio.timeout(DRAIN_S):
+            async for _ in blocks:
+                pass
