@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 from sqlalchemy import Connection, Engine, Row, create_engine, event
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.dml import ReturningUpdate
@@ -87,6 +88,8 @@ def storage_errors() -> Generator[None]:
         yield
     except OperationalError as error:
         raise StorageError(f"The database cannot be used now: {_reason(error)}") from error
+    except PoolTimeoutError as error:
+        raise StorageError("The database is busy: all connections are in use") from error
     except DBAPIError as error:
         if not error.connection_invalidated:
             raise
