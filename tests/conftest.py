@@ -5,25 +5,17 @@ Under pytest-xdist each worker process has servers of its own.
 
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 
 from shared.settings import Settings
 from tests.helpers.client import TurnmillClient
 from tests.helpers.databases import Databases, PostgresDatabases, SqliteDatabases
+from tests.helpers.model_server import ScriptedModel
 from tests.helpers.product import Death, Product
 from tests.helpers.servers import PostgresServer, RedisServer
 
 BACKENDS = ("sqlite", "postgres")
-
-
-class ModelServer(Protocol):
-    """A server that speaks the protocol of model providers."""
-
-    @property
-    def base_url(self) -> str:
-        """What `LLM_BASE_URL` is set to."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -113,10 +105,26 @@ def settings(database_url: str, redis_url: str, tmp_path: Path) -> Settings:
     )
 
 
+@pytest.fixture
+def model() -> Iterator[ScriptedModel]:
+    """Give a scripted model of the test's own. No request may have been refused by its rules."""
+    with ScriptedModel() as server:
+        yield server
+        assert not server.refusals
+
+
+@pytest.fixture(scope="session")
+def shared_model() -> Iterator[ScriptedModel]:
+    """Give the scripted model of the shared product: it answers every request with a text."""
+    with ScriptedModel() as server:
+        yield server
+        assert not server.refusals
+
+
 @pytest.fixture(scope="session", params=BACKENDS)
 def product(
     request: pytest.FixtureRequest,
-    shared_model: ModelServer,
+    shared_model: ScriptedModel,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Product]:
     """Give a running API and one worker that many tests share, on each backend in turn.
@@ -145,7 +153,7 @@ def product(
 @pytest.fixture(params=BACKENDS)
 def fresh_product(
     request: pytest.FixtureRequest,
-    model: ModelServer,
+    model: ScriptedModel,
     own_redis: RedisServer,
     tmp_path: Path,
 ) -> Iterator[Product]:

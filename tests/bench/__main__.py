@@ -1,0 +1,64 @@
+"""Run all measurements and print a line for each."""
+
+import contextlib
+import sys
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+
+from demo.reply import Reply
+from tests.bench.burst import measure_burst
+from tests.bench.estimator import measure_estimator
+from tests.helpers.databases import Databases, PostgresDatabases, SqliteDatabases
+from tests.helpers.model_server import ScriptedModel
+from tests.helpers.product import Product
+from tests.helpers.servers import PostgresServer, RedisServer
+
+MODEL_S = 2.0
+TURNS = 300
+ROUNDS = 3
+
+
+def main() -> None:
+    """Measure on both stores."""
+    for line in measure_estimator():
+        sys.stdout.write(f"{line}\n")
+    with tempfile.TemporaryDirectory() as name, PostgresServer() as postgres:
+        folder = Path(name)
+        stores: dict[str, Databases] = {
+            "sqlite": SqliteDatabases(folder),
+            "postgres": PostgresDatabases(postgres),
+        }
+        for store, databases in stores.items():
+            (folder / store).mkdir()
+            with _product(folder / store, databases.create()) as product:
+                for number in range(1, ROUNDS + 1):
+                    result = measure_burst(product.url, TURNS)
+                    sys.stdout.write(
+                        f"{store}, round {number}: {TURNS} turns at once, one worker process,"
+                        f" model {MODEL_S:g} s: {result.wall_s:.2f} s"
+                        f" ({result.wall_s / MODEL_S:.2f} times the model)\n",
+                    )
+
+
+@contextlib.contextmanager
+def _product(folder: Path, database_url: str) -> Generator[Product]:
+    with RedisServer() as redis, ScriptedModel() as model:
+        model.respond = lambda _request: Reply(text="A short answer.", first_byte_s=MODEL_S)
+        product = Product(
+            folder,
+            database_url=database_url,
+            redis_url=redis.url,
+            model_base_url=model.base_url,
+            environment={"TURNMILL_LEASE_S": "15", "TURNMILL_SWEEP_S": "3"},
+        )
+        try:
+            product.start_api()
+            product.start_worker()
+            yield product
+        finally:
+            product.stop_all()
+
+
+if __name__ == "__main__":
+    main()
