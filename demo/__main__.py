@@ -1,6 +1,7 @@
 """`python -m demo`: the demo model on a port of its own, until SIGTERM or SIGINT."""
 
 import argparse
+import os
 import signal
 import socket
 import sys
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         sys.stderr.write(
             f"The demo model cannot listen on {options.host} port {options.port}"
-            f" ({error.strerror or error}): choose another with --port, or --port 0 for any.\n",
+            f" ({_explain(error)}): choose another with --port, or --port 0 for any.\n",
         )
         return CANNOT_LISTEN
     config = uvicorn.Config(
@@ -82,6 +83,13 @@ def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # As IPv4 and IPv6 servers usually do: a port left a moment ago can be taken again.
     return socket.create_server((host, port), family=family, backlog=BACKLOG)
+
+
+def _explain(error: OSError) -> str:
+    # Looking up a name has numbers of its own, below zero.
+    if error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return error.strerror or str(error)
 
 
 def _leave(_number: int, _frame: object) -> NoReturn:

@@ -9,6 +9,7 @@ from demo.refusal import Refusal, invalid_type, invalid_value
 
 MAX_TOOLS = 128
 MAX_DESCRIPTION_CHARS = 1024
+MAX_SCHEMA_DEPTH = 50
 SCHEMA_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 # Members of a schema that hold schemas by name, in a list, or alone.
 NAMED_SCHEMAS = ("properties", "$defs", "definitions", "patternProperties")
@@ -81,8 +82,11 @@ def _check_parameters(field: JsonField, name: str) -> None:
         raise _bad_schema(field, name, problem)
 
 
-def _find_problems(schema: object) -> Iterator[str]:
+def _find_problems(schema: object, depth: int = 0) -> Iterator[str]:
     """Yield what is wrong in a schema and in those inside it."""
+    if depth > MAX_SCHEMA_DEPTH:
+        yield f"more than {MAX_SCHEMA_DEPTH} levels of nesting"
+        return
     if isinstance(schema, bool):
         return
     if not isinstance(schema, dict):
@@ -90,7 +94,7 @@ def _find_problems(schema: object) -> Iterator[str]:
         return
     yield from _find_own_problems(schema)
     for inner in _inner_schemas(schema):
-        yield from _find_problems(inner)
+        yield from _find_problems(inner, depth + 1)
 
 
 def _inner_schemas(schema: dict[str, object]) -> Iterator[object]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from demo.arithmetic import find_expression
 from demo.clock_question import asks_for_time, find_timezone
-from demo.languages import Language, detect_language
+from demo.languages import CHINESE, JAPANESE, Language, detect_language
 from demo.protocol import ChatRequest
 from demo.reply import Reply, ToolCall
 from demo.tool_work import (
@@ -69,7 +69,8 @@ def _write_answer(request: ChatRequest, question: str, language: Language) -> st
     work = read_work(request)
     if work:
         return "\n".join([language.disclaimer, *_describe(work, language)])
-    return " ".join(
+    space = "" if language in (CHINESE, JAPANESE) else " "
+    return space.join(
         [
             language.disclaimer,
             language.understood.format(text=_shorten(question, MAX_ECHO_CHARS)),

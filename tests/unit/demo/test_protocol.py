@@ -42,6 +42,13 @@ def user(content: object) -> dict[str, Any]:
     return {"role": "user", "content": content}
 
 
+def nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
 def calls(*items: object) -> dict[str, Any]:
     return {"role": "assistant", "content": None, "tool_calls": list(items)}
 
@@ -201,6 +208,11 @@ REFUSED: dict[str, tuple[object, str | None, str | None]] = {
     ),
     "schema-array-of-what": (
         body(tools=[tool(parameters={"type": "object", "properties": {"a": {"type": "array"}}})]),
+        "tools[0].function.parameters",
+        "invalid_function_parameters",
+    ),
+    "schema-deep": (
+        body(tools=[tool(parameters=nested(300))]),
         "tools[0].function.parameters",
         "invalid_function_parameters",
     ),

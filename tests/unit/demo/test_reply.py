@@ -1,5 +1,7 @@
 """Pieces, tokens and the prompt cache: what answers and usage are made of."""
 
+# ruff: noqa: RUF001 - letters of other scripts are meant to be what they are
+
 import json
 
 import pytest

@@ -1,5 +1,7 @@
 """What the demo model says and which tools it calls, in each of its languages."""
 
+# ruff: noqa: RUF001 - letters of other scripts are meant to be what they are
+
 import json
 from typing import Any
 
@@ -30,13 +32,13 @@ GREETINGS = {
 SUMS = {
     "en": "What is 17 * 23?",
     "de": "Wie viel ist 17 mal 23?",
-    "fr": "Combien font 17 × 23 ?",  # noqa: RUF001
+    "fr": "Combien font 17 × 23 ?",
     "es": "¿Cuánto es 17 por 23?",
     "ru": "Сколько будет 17 умножить на 23?",
     "ja": "１７かける２３はいくつですか",
-    "zh": "17乘以23等于多少？",  # noqa: RUF001
+    "zh": "17乘以23等于多少？",
     "ko": "17 곱하기 23은 얼마예요?",
-    "ar": "كم يساوي ١٧ × ٢٣؟",  # noqa: RUF001
+    "ar": "كم يساوي ١٧ × ٢٣؟",
 }
 TIMES = {
     "en": "What time is it in Tokyo?",
@@ -45,7 +47,7 @@ TIMES = {
     "es": "¿Qué hora es en Tokio?",
     "ru": "Который час в Токио?",
     "ja": "東京は今何時ですか",
-    "zh": "东京现在几点？",  # noqa: RUF001
+    "zh": "东京现在几点？",
     "ko": "도쿄는 지금 몇 시예요?",
     "ar": "كم الساعة الآن في طوكيو؟",
 }
@@ -219,7 +221,7 @@ def test_text_without_a_calculation(text: str) -> None:
         ("Was ist 3,5 + 2?", "3.5 + 2"),
         ("2^10", "2**10"),
         ("10 : 2", "10 / 2"),
-        ("12 × (3 + 4)", "12 * (3 + 4)"),  # noqa: RUF001
+        ("12 × (3 + 4)", "12 * (3 + 4)"),
         ("sqrt(16) + 2 please", "sqrt(16) + 2"),
         ("24/7=", "24/7"),
     ],

@@ -26,6 +26,7 @@ from tests.helpers.model_server import ScriptedModel, mentions
 from tests.helpers.waiting import wait_until, wait_until_async
 
 MESSAGES: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Hello"}]
+MINIMAL: dict[str, Any] = {"model": "m", "messages": MESSAGES}
 TRANSPORT_ERRORS = (APIError, httpx2.TransportError)
 
 
@@ -205,11 +206,9 @@ async def test_broken_connection_is_seen(
 ) -> None:
     model.respond_with(Reply(text="one two three", fault=fault))
 
+    ask = stream(client) if is_streamed else client.chat.completions.create(**MINIMAL)
     with pytest.raises(TRANSPORT_ERRORS):
-        if is_streamed:
-            await stream(client)
-        else:
-            await client.chat.completions.create(model="m", messages=MESSAGES)
+        await ask
 
     assert model.calls[0].outcome is Outcome.FAULT
     assert text_of(await stream(client)) == "ok"
@@ -220,14 +219,13 @@ async def test_cut_comes_after_the_chunks_it_names(
     client: AsyncOpenAI,
 ) -> None:
     model.respond_with(Reply(text="one two three", fault=Fault(kind=FaultKind.CUT, after_chunks=3)))
-    seen = ""
-
     chunks = await client.chat.completions.create(model="m", messages=MESSAGES, stream=True)
-    with pytest.raises(TRANSPORT_ERRORS):
-        async for chunk in chunks:
-            seen += text_of([chunk])
 
-    assert seen == "one two "
+    seen = [await anext(chunks) for _ in range(3)]
+    with pytest.raises(TRANSPORT_ERRORS):
+        await anext(chunks)
+
+    assert text_of(seen) == "one two "
 
 
 async def test_truncated_stream_ends_without_a_reason(
