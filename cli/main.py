@@ -1,17 +1,32 @@
-"""The command `turnmill`: each process of the product by name."""
+"""The command `turnmill`. Starts the product's processes; imports none of their code.
+
+An error of ours is one sentence on standard error and exit code 2.
+"""
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NoReturn
 
 import click
 
+from cli import programs
+from cli.limits import raise_file_limit
+from cli.lock import make_data_dir
+from cli.plan import Choices, make_plan
+from cli.ports import check_port
+from cli.terminal import Terminal
+from cli.up import run_up
 from shared.errors import TurnmillError
 from shared.migrate import upgrade
 from shared.settings import Settings, unknown_variables
+from shared.task_names import TURNS_QUEUE
 
 REFUSED = 2
+MOST_WORKERS = 64
+MOST_SLOTS = 20_000
+LAST_PORT = 65_535
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -20,55 +35,107 @@ def cli() -> None:
 
 
 @cli.command()
-def migrate() -> None:
-    """Create the database's schema or bring it up to date."""
-    upgrade(read_settings())
+@click.option(
+    "--workers",
+    type=click.IntRange(1, MOST_WORKERS),
+    default=1,
+    show_default=True,
+    help="Worker processes.",
+)
+@click.option("--no-worker", is_flag=True, help="Start no worker: turns wait.")
+@click.option("--no-flower", is_flag=True, help="Start no Flower.")
+@click.option("--port", type=click.IntRange(0, LAST_PORT), help="Port of the API; 0 for any.")
+@click.option("--verbose", is_flag=True, help="Show every line that the processes write.")
+def up(*, workers: int, no_worker: bool, no_flower: bool, port: int | None, verbose: bool) -> None:
+    """Run everything on this machine: API, workers, Flower and what they need.
+
+    Redis and the database are embedded unless TURNMILL_REDIS_URL and TURNMILL_DATABASE_URL are
+    set; a scripted demo model answers unless LLM_MODEL is.
+    """
+    choices = Choices(workers=0 if no_worker else workers, with_flower=not no_flower, port=port)
+    plan = make_plan(read_settings(), choices, environment=os.environ, directory=str(Path.cwd()))
+    raise_file_limit()
+    sys.exit(run_up(plan, Terminal(is_verbose=verbose)))
 
 
 @cli.command()
 def api() -> None:
     """Run the HTTP API."""
-    settings = read_settings()
-    become(
-        "uvicorn",
-        "api.app:create_app",
-        "--factory",
-        *("--host", settings.host, "--port", str(settings.port)),
-        *("--no-access-log", "--no-server-header", "--timeout-graceful-shutdown", "10"),
+    settings = read_settings(needs_broker=True)
+    check_port(
+        settings.host,
+        settings.port,
+        what="The API",
+        remedy="choose another with TURNMILL_PORT",
     )
+    become(programs.api_command(settings))
 
 
 @cli.command()
-def worker() -> None:
+@click.option("--queues", default=TURNS_QUEUE, show_default=True, help="Separated by commas.")
+@click.option("--name", help="Unique on this machine.  [default: worker-<process id>]")
+@click.option("--slots", type=click.IntRange(1, MOST_SLOTS), help="Turns held at once.")
+def worker(*, queues: str, name: str | None, slots: int | None) -> None:
     """Run a worker process."""
-    settings = read_settings()
-    become(
-        "celery",
-        *("-A", "workers.app", "worker", "--pool", "threads"),
-        *("--concurrency", str(settings.worker_slots), "--queues", "turns"),
-        *("--hostname", f"turns-{os.getpid()}@%h"),
-        *("--task-events", "--without-gossip", "--without-mingle", "--loglevel", "INFO"),
+    settings = read_settings(needs_broker=True)
+    command = programs.worker_command(
+        settings,
+        name=name or f"worker-{os.getpid()}",
+        queues=queues.split(","),
+        slots=slots or settings.worker_slots,
+    )
+    make_data_dir(settings.data_dir)
+    become(command)
+
+
+@cli.command()
+def flower() -> None:
+    """Run Flower, which shows workers and tasks."""
+    settings = read_settings(needs_broker=True)
+    secrets = programs.flower_environment(settings)
+    check_port(
+        settings.flower_host,
+        settings.flower_port,
+        what="Flower",
+        remedy="choose another with TURNMILL_FLOWER_PORT",
+    )
+    become(programs.flower_command(settings), secrets)
+
+
+@cli.command()
+def migrate() -> None:
+    """Create the database's schema or bring it up to date."""
+    upgrade(read_settings())
+
+
+def read_settings(*, needs_broker: bool = False) -> Settings:
+    """Read the environment; report variables that nothing reads.
+
+    needs_broker: refuse here, with a sentence, what would be a traceback in another process.
+    """
+    for name in unknown_variables():
+        click.echo(f"turnmill: {name} is set, but there is no such setting", err=True)
+    settings = Settings.from_environment()
+    if needs_broker:
+        _ = settings.broker_url
+    return settings
+
+
+def become(command: programs.Command, variables: Mapping[str, str] | None = None) -> NoReturn:
+    """Replace this process by a command. variables: set for it beside the ones there are."""
+    raise_file_limit()
+    environment = {**os.environ, **(variables or {})}
+    os.execve(
+        command[0],
+        command,
+        programs.module_environment(environment, directory=str(Path.cwd())),
     )
 
 
-def read_settings() -> Settings:
-    """Read the environment; report variables that nothing reads."""
-    for name in unknown_variables():
-        click.echo(f"turnmill: {name} is set, but there is no such setting", err=True)
-    return Settings.from_environment()
-
-
-def become(module: str, *arguments: str) -> NoReturn:
-    """Replace this process by a Python module."""
-    os.execv(sys.executable, [sys.executable, "-m", module, *arguments])
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command; an error is one sentence and exit code 2."""
+    """Run the command."""
     try:
         cli(arguments)
     except TurnmillError as error:
         click.echo(f"turnmill: {error.message}", err=True)
         sys.exit(REFUSED)
-
-

@@ -4,6 +4,7 @@ import ast
 import inspect
 import sys
 import textwrap
+from itertools import pairwise
 from pathlib import Path
 
 from pydantic_core import PydanticUndefined
@@ -38,7 +39,7 @@ def _sentences() -> dict[str, str]:
     body = ast.parse(textwrap.dedent(inspect.getsource(Settings))).body[0]
     statements = body.body if isinstance(body, ast.ClassDef) else []
     found: dict[str, str] = {}
-    for field, after in zip(statements, statements[1:], strict=False):
+    for field, after in pairwise(statements):
         match field, after:
             case (
                 ast.AnnAssign(target=ast.Name(id=name)),
