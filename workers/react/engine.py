@@ -71,14 +71,20 @@ class ReactEngine:
 def _load(connection: Connection, turn: ClaimedTurn) -> _Loaded:
     is_first = turn.attempt == 1
     return _Loaded(
-        history=messages.get_history(
-            connection,
-            turn.conversation_id,
-            before_position=turn.first_position,
-        ),
+        history=_load_history(connection, turn),
         entries=[] if is_first else journal.get_entries(connection, turn.id),
         calls=[] if is_first else journal.get_tool_calls(connection, turn.id),
         config=_load_config(connection, turn.model),
+    )
+
+
+def _load_history(connection: Connection, turn: ClaimedTurn) -> list[StoredMessage]:
+    if turn.first_position == 1:
+        return []
+    return messages.get_history(
+        connection,
+        turn.conversation_id,
+        before_position=turn.first_position,
     )
 
 
