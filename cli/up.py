@@ -1,0 +1,159 @@
+"""`turnmill up`: the whole product on one machine, from the lock to the last process."""
+
+import asyncio
+import shlex
+import signal
+from urllib.parse import urlsplit
+
+import redis
+
+from cli.child import ChildFailedError
+from cli.lock import hold_data_dir
+from cli.plan import Plan
+from cli.probes import forget_workers
+from cli.supervisor import Supervisor
+from cli.terminal import Terminal
+from shared.errors import UnavailableError
+from shared.migrate import upgrade
+
+# A closed terminal ends everything as well.
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOPPED = 0
+FAILED = 1
+# As a shell reports a death by SIGINT.
+KILLED = 130
+REDIS_TIMEOUT_S = 5.0
+EXAMPLE = '{"input": "What is 17 * 23?"}'
+DEMO_NOTE = (
+    "demo model (scripted, not an LLM): set LLM_MODEL, LLM_API_KEY and LLM_BASE_URL to use a"
+    " real one"
+)
+
+
+def run_up(plan: Plan, terminal: Terminal) -> int:
+    """Run everything until a signal comes. Returns the exit code.
+
+    Raises TurnmillError if something is missing; then nothing was started.
+    """
+    settings = plan.settings
+    with hold_data_dir(settings.data_dir, url=plan.api_url):
+        plan.check_ports()
+        check_redis(settings.redis_url if plan.redis is None else None, "TURNMILL_REDIS_URL")
+        check_redis(settings.events_redis_url, "TURNMILL_EVENTS_REDIS_URL")
+        forget_workers(settings.data_dir)
+        upgrade(settings)
+        return asyncio.run(_Run(plan, terminal).run())
+
+
+def check_redis(url: str | None, variable: str) -> None:
+    """Raise UnavailableError if there should be a Redis, and it does not answer."""
+    if url is None:
+        return
+    try:
+        with redis.Redis.from_url(
+            url,
+            socket_timeout=REDIS_TIMEOUT_S,
+            socket_connect_timeout=REDIS_TIMEOUT_S,
+        ) as client:
+            client.ping()
+    except (redis.RedisError, ValueError) as error:
+        raise UnavailableError(
+            f"Redis at {hide_secrets(url)} cannot be used ({error}): check {variable} and the"
+            " server",
+        ) from error
+
+
+def hide_secrets(url: str) -> str:
+    """Return the URL without user, password and query."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def describe(plan: Plan) -> str:
+    """Return what the user wants to know once everything runs."""
+    settings = plan.settings
+    database = settings.sync_database_url
+    rows = {
+        "API": plan.api_url,
+        "API docs": f"{plan.api_url}/docs",
+        "Flower": plan.flower_url if plan.choices.with_flower else "not started",
+        "Data": str(settings.data_dir),
+        "Database": hide_secrets(settings.database_url) if settings.database_url else database,
+        "Redis": f"{hide_secrets(settings.broker_url)}{' (embedded)' if plan.redis else ''}",
+        "Workers": f"{plan.choices.workers}, {settings.worker_slots} turns each",
+        "Model": DEMO_NOTE if plan.demo_port else f"{settings.llm_model}, {settings.llm_base_url}",
+    }
+    table = "\n".join(f"  {name:9} {value}" for name, value in rows.items())
+    curl = shlex.join(
+        [
+            *("curl", "-N", f"{plan.api_url}/v1/turns"),
+            *("-H", "Content-Type: application/json", "-H", "Accept: text/event-stream"),
+            *("-d", EXAMPLE),
+        ],
+    )
+    return f"\nTurnmill is ready.\n\n{table}\n\nTry it:\n\n  {curl}\n\nCtrl-C stops everything.\n"
+
+
+class _Run:
+    """One life of the children. Made inside of the event loop's thread."""
+
+    def __init__(self, plan: Plan, terminal: Terminal) -> None:
+        self._plan = plan
+        self._terminal = terminal
+        self._supervisor = Supervisor(terminal)
+        self._signals = 0
+        self._asked_to_stop = asyncio.Event()
+
+    async def run(self) -> int:
+        self._listen()
+        serving = asyncio.create_task(self._serve())
+        asked = asyncio.create_task(self._asked_to_stop.wait())
+        await asyncio.wait({serving, asked}, return_when=asyncio.FIRST_COMPLETED)
+        asked.cancel()
+        serving.cancel()
+        await asyncio.wait({serving})
+        await self._stop()
+        return self._exit_code(serving)
+
+    async def _serve(self) -> None:
+        """Start everything in order, then watch. Returns only by an error."""
+        for stage in self._plan.groups():
+            for group in stage:
+                self._supervisor.start(group)
+            await self._supervisor.wait_ready()
+        self._terminal.show(describe(self._plan))
+        await self._supervisor.watch()
+
+    async def _stop(self) -> None:
+        if self._plan.choices.workers:
+            self._terminal.say(
+                "stopping; workers have up to"
+                f" {self._plan.settings.drain_s:g} s to end or hand over their turns."
+                " Ctrl-C again kills them",
+            )
+        else:
+            self._terminal.say("stopping")
+        await self._supervisor.stop()
+        self._terminal.say("stopped" if self._signals <= 1 else "killed")
+
+    def _exit_code(self, serving: asyncio.Task[None]) -> int:
+        if serving.cancelled():
+            return STOPPED if self._signals <= 1 else KILLED
+        error = serving.exception()
+        if not isinstance(error, ChildFailedError):
+            serving.result()
+        self._terminal.say(str(error))
+        return FAILED
+
+    def _listen(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in STOP_SIGNALS:
+            # One that is ignored was meant to be, as `nohup` does.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, self._hear)
+
+    def _hear(self) -> None:
+        self._signals += 1
+        self._asked_to_stop.set()
+        if self._signals > 1:
+            self._supervisor.kill()
