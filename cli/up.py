@@ -16,8 +16,7 @@ from cli.terminal import Terminal
 from shared.errors import UnavailableError
 from shared.migrate import upgrade
 
-# A closed terminal ends everything as well.
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 STOPPED = 0
 FAILED = 1
 # As a shell reports a death by SIGINT.
@@ -148,9 +147,10 @@ class _Run:
     def _listen(self) -> None:
         loop = asyncio.get_running_loop()
         for number in STOP_SIGNALS:
-            # One that is ignored was meant to be, as `nohup` does.
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                loop.add_signal_handler(number, self._hear)
+            loop.add_signal_handler(number, self._hear)
+        # A closed terminal ends everything as well, except under `nohup`.
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            loop.add_signal_handler(signal.SIGHUP, self._hear)
 
     def _hear(self) -> None:
         self._signals += 1

@@ -37,5 +37,10 @@ async def send_control(redis: Redis, turn_id: TurnId, message: ControlMessage) -
 
 
 def parse_control(payload: bytes) -> ControlMessage:
-    """Read a message as its channel carries it."""
-    return ControlMessage(**orjson.loads(payload))
+    """Read a message as its channel carries it; fields of a newer version are ignored."""
+    data = orjson.loads(payload)
+    return ControlMessage(
+        type=data["type"],
+        injection_id=data.get("injection_id"),
+        content=data.get("content"),
+    )

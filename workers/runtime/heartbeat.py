@@ -5,6 +5,8 @@ loop that has stopped ticking loses its leases on purpose: nobody would do the w
 """
 
 import asyncio
+import os
+import signal
 import threading
 import time
 from pathlib import Path
@@ -62,6 +64,15 @@ class Heartbeat:
             await asyncio.sleep(TICK_S)
 
     def _run(self) -> None:
+        try:
+            self._beat_until_stopped()
+        except Exception:
+            # Without a heartbeat every lease would lapse unnoticed: better no process than this.
+            log.exception("heartbeat_died")
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise
+
+    def _beat_until_stopped(self) -> None:
         while not self._stop.wait(self._lease_s / 3):
             silence_s = time.monotonic() - self._ticked_at
             if silence_s > self._lease_s:
