@@ -133,7 +133,9 @@ class Server:
             raise RuntimeError("the server is not running")
         process = psutil.Process(self._process.pid)
         for member in (process, *process.children(recursive=True)):
-            member.send_signal(number)
+            # Postgres ends its backends whenever a client goes.
+            with contextlib.suppress(psutil.NoSuchProcess):
+                member.send_signal(number)
 
 
 class RedisServer(Server):
