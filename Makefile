@@ -1,51 +1,81 @@
-# Everything is installed into .venv; nothing outside of this folder is touched.
+# The commands of the project. `make up` and `make test` need Python >= 3.11 with its venv module,
+# nothing else; both install into .venv first. PYTHON names another interpreter for that:
+# `PYTHON=python3.12 make up` (after `make clean`, if there is a .venv already).
+
 PYTHON ?= python3
-# Test processes at once. Each has servers of its own.
-JOBS ?= 2
+# Passed on: `make up ARGS="--workers 2"`, `make test PYTEST_ARGS="-n 2"`.
 ARGS ?=
+PYTEST_ARGS ?=
 
-BIN := .venv/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
-export PYTHONNOUSERSITE := 1
+VENV := .venv
+BIN := $(VENV)/bin
+# A user's own settings must neither lead pip out of the virtual environment nor modules into it.
+CLEAN := env -u PYTHONHOME -u PYTHONPATH -u PIP_TARGET -u PIP_PREFIX -u PIP_USER \
+	PIP_USER=0 PYTHONNOUSERSITE=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 
-.PHONY: up test check bench faults clean
+# Runs under any Python, so that an old one gets a sentence too.
+define CHECK_PYTHON
+import os, sys
+name, version = sys.argv[1], "%d.%d" % sys.version_info[:2]
+if sys.version_info < (3, 11):
+    sys.exit("%s is Python %s, and Turnmill needs 3.11 or newer: install one and name it, as in"
+             " `PYTHON=python3.12 make up`" % (name, version))
+try:
+    import ensurepip, venv
+except ImportError:
+    package = "python3-venv" if os.path.basename(name) == "python3" else "python%s-venv" % version
+    sys.exit("%s lacks the venv module: install it (`sudo apt install %s` on Debian and Ubuntu)"
+             % (name, package))
+endef
+export CHECK_PYTHON
 
-up: .venv/installed ## run the whole product on this machine; ARGS="--workers 2"
-	@exec $(BIN)/turnmill up $(ARGS)
+# $(1): what pip installs. $(2): the file that says from which versions of the two files it did.
+# An environment that cannot be used, or whose installation was interrupted, is made anew.
+define INSTALL
+@if [ -e $(VENV)/.unfinished ] || ! $(CLEAN) $(BIN)/python -c 'import pip' 2>/dev/null; then \
+	command -v "$(PYTHON)" >/dev/null || { \
+		echo "There is no $(PYTHON): install Python 3.11 or newer" \
+			"(\`sudo apt install python3 python3-venv\` on Debian and Ubuntu)" >&2; exit 1; }; \
+	$(CLEAN) "$(PYTHON)" -c "$$CHECK_PYTHON" "$(PYTHON)" || exit 1; \
+	rm -rf $(VENV); mkdir $(VENV) && touch $(VENV)/.unfinished && \
+	$(CLEAN) "$(PYTHON)" -m venv $(VENV) || exit 1; \
+fi; \
+if ! cat pyproject.toml constraints.txt | cmp -s - $(VENV)/$(2); then \
+	echo "Installing into $(VENV)"; \
+	touch $(VENV)/.unfinished && \
+	$(CLEAN) $(BIN)/python -m pip install --quiet -c constraints.txt -e "$(1)" && \
+	cat pyproject.toml constraints.txt > $(VENV)/$(2) && \
+	rm $(VENV)/.unfinished; \
+fi
+endef
 
-test: .venv/installed-dev ## all tests
-	$(BIN)/pytest -n $(JOBS) $(ARGS)
+.PHONY: up test check bench faults clean install install-dev
 
-check: .venv/installed-dev ## format, lint, types, unit tests
-	$(BIN)/ruff format --check --quiet .
-	$(BIN)/ruff check --quiet .
-	$(BIN)/mypy
-	$(BIN)/pytest -q -n $(JOBS) tests/unit
+up: install
+	@$(BIN)/turnmill up $(ARGS)
 
-bench: .venv/installed-dev ## measurements, as ratios within one run
-	$(BIN)/python -m tests.bench
+# All tests but the long ones, which `make faults` runs.
+test: install-dev
+	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
 
-faults: .venv/installed-dev ## the fault tests, ROUNDS times over
-	for round in $$(seq $(or $(ROUNDS),3)); do $(BIN)/pytest -q -n $(JOBS) tests/faults || exit 1; done
+check: install-dev
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m mypy
+	$(BIN)/python -m pytest tests/unit $(PYTEST_ARGS)
 
-clean: ## forget what was installed and cached
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+bench: install-dev
+	$(BIN)/python -m tests.bench $(ARGS)
 
-# A stamp is written last, so that an interrupted installation is done again.
-.venv/installed: pyproject.toml constraints.txt | .venv/made
-	@echo "Installing into .venv"
-	@$(PIP) -e .
-	@touch $@
+faults: install-dev
+	$(BIN)/python -m pytest tests/faults -m "slow or not slow" $(PYTEST_ARGS)
 
-.venv/installed-dev: pyproject.toml constraints.txt | .venv/made
-	@echo "Installing into .venv, with what the tests need"
-	@$(PIP) -e ".[dev]"
-	@touch $@ .venv/installed
+# Leaves the data directory alone.
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
 
-.venv/made:
-	@command -v $(PYTHON) >/dev/null || { echo "There is no $(PYTHON): install Python 3.11 or newer, or name it with PYTHON=python3.12"; exit 2; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is too old: Python 3.11 or newer is needed; name one with PYTHON=python3.12"; exit 2; }
-	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) has no venv module: install it (Debian, Ubuntu: sudo apt install python3-venv)"; exit 2; }
-	@rm -rf .venv
-	@$(PYTHON) -m venv .venv
-	@touch $@
+install:
+	$(call INSTALL,.,.installed)
+
+install-dev:
+	$(call INSTALL,.[dev],.installed-dev)

@@ -3,6 +3,7 @@
 import asyncio
 import shlex
 import signal
+import traceback
 from urllib.parse import urlsplit
 
 import redis
@@ -21,6 +22,8 @@ STOPPED = 0
 FAILED = 1
 # As a shell reports a death by SIGINT.
 KILLED = 130
+# `timeout`, `npm` and others pass on a Ctrl-C that the terminal has sent to everybody already.
+SAME_SIGNAL_S = 0.25
 REDIS_TIMEOUT_S = 5.0
 EXAMPLE = '{"input": "What is 17 * 23?"}'
 DEMO_NOTE = (
@@ -79,7 +82,7 @@ def describe(plan: Plan) -> str:
         "Data": str(settings.data_dir),
         "Database": hide_secrets(settings.database_url) if settings.database_url else database,
         "Redis": f"{hide_secrets(settings.broker_url)}{' (embedded)' if plan.redis else ''}",
-        "Workers": f"{plan.choices.workers}, {settings.worker_slots} turns each",
+        "Workers": _describe_workers(plan),
         "Model": DEMO_NOTE if plan.demo_port else f"{settings.llm_model}, {settings.llm_base_url}",
     }
     table = "\n".join(f"  {name:9} {value}" for name, value in rows.items())
@@ -93,6 +96,11 @@ def describe(plan: Plan) -> str:
     return f"\nTurnmill is ready.\n\n{table}\n\nTry it:\n\n  {curl}\n\nCtrl-C stops everything.\n"
 
 
+def _describe_workers(plan: Plan) -> str:
+    workers, slots = plan.choices.workers, plan.settings.worker_slots
+    return f"{workers}, up to {slots} turns each" if workers else "not started: turns wait"
+
+
 class _Run:
     """One life of the children. Made inside of the event loop's thread."""
 
@@ -100,7 +108,8 @@ class _Run:
         self._plan = plan
         self._terminal = terminal
         self._supervisor = Supervisor(terminal)
-        self._signals = 0
+        self._asked_at_s: float | None = None
+        self._is_killed = False
         self._asked_to_stop = asyncio.Event()
 
     async def run(self) -> int:
@@ -111,8 +120,11 @@ class _Run:
         asked.cancel()
         serving.cancel()
         await asyncio.wait({serving})
+        is_failed = self._report_failure(serving)
         await self._stop()
-        return self._exit_code(serving)
+        if is_failed:
+            return FAILED
+        return KILLED if self._is_killed else STOPPED
 
     async def _serve(self) -> None:
         """Start everything in order, then watch. Returns only by an error."""
@@ -124,25 +136,27 @@ class _Run:
         await self._supervisor.watch()
 
     async def _stop(self) -> None:
-        if self._plan.choices.workers:
-            self._terminal.say(
-                "stopping; workers have up to"
-                f" {self._plan.settings.drain_s:g} s to end or hand over their turns."
-                " Ctrl-C again kills them",
-            )
-        else:
-            self._terminal.say("stopping")
+        drain_s = self._plan.settings.drain_s
+        self._terminal.say(
+            f"stopping; workers have up to {drain_s:g} s to end or hand over their turns."
+            " Ctrl-C again kills them"
+            if self._plan.choices.workers
+            else "stopping",
+        )
         await self._supervisor.stop()
-        self._terminal.say("stopped" if self._signals <= 1 else "killed")
+        self._terminal.say("killed" if self._is_killed else "stopped")
 
-    def _exit_code(self, serving: asyncio.Task[None]) -> int:
-        if serving.cancelled():
-            return STOPPED if self._signals <= 1 else KILLED
-        error = serving.exception()
-        if not isinstance(error, ChildFailedError):
-            serving.result()
-        self._terminal.say(str(error))
-        return FAILED
+    def _report_failure(self, serving: asyncio.Task[None]) -> bool:
+        error = None if serving.cancelled() else serving.exception()
+        if error is None:
+            return False
+        # Anything but a child that failed is a defect of ours: it ends with its traceback.
+        self._terminal.say(
+            str(error)
+            if isinstance(error, ChildFailedError)
+            else "".join(traceback.format_exception(error)),
+        )
+        return True
 
     def _listen(self) -> None:
         loop = asyncio.get_running_loop()
@@ -153,7 +167,10 @@ class _Run:
             loop.add_signal_handler(signal.SIGHUP, self._hear)
 
     def _hear(self) -> None:
-        self._signals += 1
-        self._asked_to_stop.set()
-        if self._signals > 1:
+        now_s = asyncio.get_running_loop().time()
+        if self._asked_at_s is None:
+            self._asked_at_s = now_s
+            self._asked_to_stop.set()
+        elif now_s - self._asked_at_s > SAME_SIGNAL_S:
+            self._is_killed = True
             self._supervisor.kill()
