@@ -146,7 +146,14 @@ async def _on_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, TurnmillError):
         raise error
     if status_of(error) >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        log.error("request_failed", code=error.code, exc_info=error)
+        # Where a part is away, its traceback says no more than its sentence.
+        is_expected = isinstance(error, UnavailableError)
+        log.error(
+            "request_failed",
+            code=error.code,
+            reason=error.message,
+            exc_info=None if is_expected else error,
+        )
     return describe_error(request.url.path, error)
 
 

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, Row, create_engine, event
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.dml import ReturningUpdate
 
@@ -112,25 +112,34 @@ class PostgresDatabase:
 
     async def write(self, work: Work[T]) -> T:
         """Run work in one transaction; see `Database`."""
-        return await _finish(self._write(work))
+        with storage_errors():
+            return await _finish(self._run(self._engine, work))
 
     async def read(self, work: Work[T]) -> T:
         """Run reads without a transaction around them; see `Database`."""
-        return await _finish(self._read(work))
+        with storage_errors():
+            return await _finish(self._run(self._reader, work))
 
     async def close(self) -> None:
         """Close the pool."""
         await self._engine.dispose()
 
-    async def _write(self, work: Work[T]) -> T:
-        with storage_errors():
-            async with self._engine.begin() as connection:
-                return await connection.run_sync(work)
+    async def _run(self, engine: AsyncEngine, work: Work[T], *, tries: int = 2) -> T:
+        """Run work over a pooled connection, and over a fresh one if that had died.
 
-    async def _read(self, work: Work[T]) -> T:
-        with storage_errors():
-            async with self._reader.connect() as connection:
-                return await connection.run_sync(work)
+        Then nothing was committed; only a failed commit leaves that open, and is not repeated.
+        """
+        async with engine.connect() as connection:
+            try:
+                await connection.begin()
+                result = await connection.run_sync(work)
+            except DBAPIError as error:
+                if tries == 1 or not error.connection_invalidated:
+                    raise
+            else:
+                await connection.commit()
+                return result
+        return await self._run(engine, work, tries=tries - 1)
 
 
 class SqliteDatabase:

@@ -43,6 +43,12 @@ class AsyncTurnmillClient:
         query = "" if wait_s is None else f"?wait={wait_s:g}"
         return await self._call("GET", f"/v1/turns/{turn_id}{query}")
 
+    async def messages(self, conversation_id: str) -> list[Json]:
+        """Return the first page of a conversation's messages."""
+        page = await self._call("GET", f"/v1/conversations/{conversation_id}/messages")
+        items: list[Json] = page["items"]
+        return items
+
     async def inject(self, turn_id: str, content: str, **fields: object) -> Json:
         """Send a message to a running turn."""
         return await self._call(
