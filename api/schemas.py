@@ -48,7 +48,7 @@ TurnInput = Annotated[
         _tag_input,
         custom_error_type="input_type",
         custom_error_message="must be a text, or a list of parts like"
-        ' {{"type": "text", "text": "…"}}',
+        ' {"type": "text", "text": "…"}',
     ),
 ]
 

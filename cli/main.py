@@ -106,6 +106,7 @@ def flower() -> None:
 def migrate() -> None:
     """Create the database's schema or bring it up to date."""
     upgrade(read_settings())
+    click.echo("The database is up to date.")
 
 
 def read_settings(*, needs_broker: bool = False) -> Settings:

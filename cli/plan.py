@@ -11,6 +11,7 @@ from cli.model_choice import DEMO_KEY, DEMO_MODEL, needs_demo
 from cli.ports import check_port, find_free_port, http_url, is_port_free, reachable_host
 from shared.embedded_redis import HOST as REDIS_HOST
 from shared.embedded_redis import EmbeddedRedis
+from shared.errors import ConfigurationError
 from shared.settings import Settings
 from shared.task_names import TURNS_QUEUE
 
@@ -66,6 +67,11 @@ class Plan:
             remedy="choose another with --port or TURNMILL_PORT",
         )
         if self.choices.with_flower:
+            if settings.port and settings.flower_port == settings.port:
+                raise ConfigurationError(
+                    f"The API and Flower cannot both listen on port {settings.port}: choose"
+                    " another with TURNMILL_FLOWER_PORT or --port",
+                )
             check_port(
                 settings.flower_host,
                 settings.flower_port,

@@ -44,7 +44,11 @@ def run_up(plan: Plan, terminal: Terminal) -> int:
         check_redis(settings.events_redis_url, "TURNMILL_EVENTS_REDIS_URL")
         forget_workers(settings.data_dir)
         upgrade(settings)
-        return asyncio.run(_Run(plan, terminal).run())
+        code = asyncio.run(_Run(plan, terminal).run())
+        # Nothing is left to stop: one more Ctrl-C must not turn a good end into a traceback.
+        for number in STOP_SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+        return code
 
 
 def check_redis(url: str | None, variable: str) -> None:

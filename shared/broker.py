@@ -8,17 +8,15 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import structlog
 from celery import Celery
 from kombu.entity import Queue
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
+from shared.outage import Outage
 from shared.redis_keys import BROKER_PREFIX
 from shared.settings import Settings
 from shared.task_names import QUEUES, TURN_REACT, TURNS_QUEUE, TurnTask
-
-log = structlog.get_logger()
 
 CONNECT_TIMEOUT_S = 2
 SOCKET_TIMEOUT_S = 10
@@ -37,15 +35,18 @@ class Doorbell:
 
     def __init__(self, broker: Celery) -> None:
         self._broker = broker
+        self._outage = Outage("broker")
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="doorbell")
 
     async def ring(self, task: TurnTask) -> None:
-        """Send the turn's task. A failure is logged: the sweep rings again."""
+        """Send the turn's task, or leave it to the sweep if the broker is away."""
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(self._thread, self._send, task)
         except (OperationalError, RedisError, OSError) as error:
-            log.warning("doorbell_failed", turn_id=task.turn_id, error=type(error).__name__)
+            self._outage.begin(error)
+        else:
+            self._outage.end()
 
     async def count_waiting(self, queue: str) -> int:
         """Return the messages that wait in a queue. Raises OSError, kombu's or Redis errors."""
@@ -89,6 +90,8 @@ def _configuration() -> dict[str, object]:
         # would double what the API publishes.
         "task_send_sent_event": False,
         "event_queue_expires": 60,
+        # Concerns late acknowledgement only, which is not used; unset, Celery warns of it.
+        "worker_cancel_long_running_tasks_on_connection_loss": True,
         "worker_disable_prefetch": True,
         "worker_send_task_events": True,
         "worker_hijack_root_logger": False,

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine, Row, create_engine, event
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DatabaseError, DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
@@ -87,13 +87,21 @@ def storage_errors() -> Generator[None]:
     try:
         yield
     except OperationalError as error:
-        raise StorageError(f"The database cannot be used now: {_reason(error)}") from error
+        raise StorageError(
+            f"The database cannot be used now ({_reason(error)}): check TURNMILL_DATABASE_URL, the"
+            " server and its disk",
+        ) from error
     except PoolTimeoutError as error:
         raise StorageError("The database is busy: all connections are in use") from error
     except DBAPIError as error:
-        if not error.connection_invalidated:
+        # SQLite says so of a file that is none of its own.
+        is_unreadable = type(error) is DatabaseError
+        if not (error.connection_invalidated or is_unreadable):
             raise
-        raise StorageError(f"The database went away: {_reason(error)}") from error
+        raise StorageError(
+            f"The database went away or is none ({_reason(error)}): check TURNMILL_DATABASE_URL and"
+            " TURNMILL_DATA_DIR",
+        ) from error
 
 
 class PostgresDatabase:

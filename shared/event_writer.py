@@ -14,6 +14,7 @@ from shared.database import Database, StorageError
 from shared.event_log import TOP_EPOCH, Append, EventLog
 from shared.events import Event, Snapshot
 from shared.ids import TurnId
+from shared.outage import Outage
 from shared.repositories import turns
 from shared.repositories.turns import StreamOwner, TurnView
 from shared.snapshot import read_picture
@@ -34,6 +35,7 @@ class EventStreams:
 
     def __init__(self, event_log: EventLog, database: Database) -> None:
         self.log = event_log
+        self.outage = Outage("events")
         self._database = database
 
     async def open(self, turn_id: TurnId, epoch: int) -> None:
@@ -60,7 +62,7 @@ class EventStreams:
         try:
             await self.log.create(turn.id, turn.stream_epoch, snapshot)
         except DELIVERY_ERRORS as error:
-            log.warning("stream_not_created", turn_id=turn.id, error=type(error).__name__)
+            self.outage.begin(error)
 
     async def give_snapshot(self, turn_id: TurnId, epoch: int) -> None:
         """Append the snapshot that an opening epoch waits for.
@@ -105,7 +107,7 @@ class GuestWriter:
                 await self._streams.give_snapshot(self._turn_id, answer.top)
                 await self._streams.log.append(self._turn_id, TOP_EPOCH, events)
         except DELIVERY_ERRORS as error:
-            log.warning("events_dropped", turn_id=self._turn_id, error=type(error).__name__)
+            self._streams.outage.begin(error)
 
 
 class EventWriter:
@@ -144,7 +146,7 @@ class EventWriter:
             except DELIVERY_ERRORS as error:
                 self._has_dropped = True
                 self._rest_until = loop.time() + REST_S
-                log.warning("events_dropped", turn_id=self._turn_id, error=type(error).__name__)
+                self._streams.outage.begin(error)
             except asyncio.CancelledError:
                 self._has_dropped = True  # whether they were appended is not known
                 raise
@@ -159,6 +161,7 @@ class EventWriter:
                 return
             answer = await self._streams.log.append(self._turn_id, self._owner.epoch, events)
             if answer.word in ("ok", "ended"):
+                self._streams.outage.end()
                 return
             if await self._make_room(answer):
                 events = [*self._unfinished(), *events]

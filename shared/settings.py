@@ -10,8 +10,15 @@ from pathlib import Path
 from typing import Annotated, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from shared.errors import ConfigurationError
 
@@ -19,17 +26,18 @@ PREFIX = "TURNMILL_"
 DATABASE_SCHEMES = ("postgresql", "postgres", "sqlite")
 REDIS_SCHEMES = ("redis", "rediss")
 
-Seconds = Annotated[float, Field(gt=0)]
+# At most a month: more is a slip, and clocks have their limits.
+Seconds = Annotated[float, Field(gt=0, le=2_592_000, allow_inf_nan=False)]
 
 
 def _env(name: str) -> str:
     return f"{PREFIX}{name}"
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """All settings of one process. Durations are seconds, sizes are bytes unless named tokens."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="ignore", validate_by_name=True)
+    model_config = ConfigDict(frozen=True)
 
     data_dir: Path = Field(Path(".turnmill"), alias=_env("DATA_DIR"))
     """Where embedded parts keep their files: the SQLite database, sockets, the lock."""

@@ -16,12 +16,14 @@ OK = "ok"
 router = APIRouter(tags=["health"])
 
 
+@router.head("/healthz", include_in_schema=False)
 @router.get("/healthz")
 async def get_health() -> dict[str, str]:
     """Answer as long as the process serves requests."""
     return {"status": OK}
 
 
+@router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", responses={503: {"description": "A part does not answer"}})
 async def get_readiness(parts: PartsOf) -> dict[str, str]:
     """Answer 200 if the database and Redis do."""

@@ -60,7 +60,9 @@ class Assembly:
         Raises ModelStreamError if the answer is not complete.
         """
         if not self._finish_reason:
-            raise ModelStreamError("The model's answer broke off before its end")
+            raise ModelStreamError(
+                "The model's answer broke off before its end, more than once: try again"
+            )
         if self._finish_reason in BROKEN_REASONS:
             raise ModelStreamError(
                 f"The model's provider broke the answer off (finish reason {self._finish_reason})",

@@ -149,7 +149,8 @@ def _refused(refusal: _Refusal, target: ModelTarget) -> ModelError:
             return ModelRateLimitError(f"{host} refuses more requests to {name} for now{said}")
         case 404:
             return ModelRequestError(
-                f"{shown_url(target.base_url)} has no model {name}: check LLM_MODEL{_aside(said)}",
+                f"{shown_url(target.base_url)} has no model {name}: check the name"
+                f" (LLM_MODEL) and the path of LLM_BASE_URL{_aside(said)}",
             )
     if refusal.is_context_length:
         return ContextLengthError(f"The request does not fit the window of {name}{said}")

@@ -190,7 +190,7 @@ class ReactLoop:
             async for event in events:
                 if isinstance(event, ModelResponse):
                     self._progress.count(request.purpose, event.usage)
-                    return _checked(event)
+                    return _checked(event, request)
                 if not is_live:
                     continue
                 if isinstance(event, TextDelta):
@@ -326,8 +326,10 @@ async def _all(works: Iterable[Coroutine[None, None, None]]) -> None:
         await asyncio.wait(tasks)
 
 
-def _checked(response: ModelResponse) -> ModelResponse:
-    if not response.text.strip() and not response.tool_calls:
+def _checked(response: ModelResponse, request: ModelRequest) -> ModelResponse:
+    # Tool calls that nobody offered are no answer.
+    has_calls = bool(request.tools and response.tool_calls)
+    if not response.text.strip() and not has_calls:
         raise ModelStreamError(
             f"The model's answer is empty (finish reason {response.finish_reason!r}): try again,"
             " or use another model",

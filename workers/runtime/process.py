@@ -34,6 +34,7 @@ from workers.runtime.held import HeldLeases
 from workers.runtime.runner import TurnRunner
 from workers.runtime.sweep import Sweep
 from workers.tools.discovery import discover_tools
+from workers.tools.registry import ToolRegistry
 
 log = structlog.get_logger()
 
@@ -76,9 +77,10 @@ class WorkerProcess:
         self._parts: _Parts | None = None
 
     def start(self) -> None:
-        """Start the loop and everything on it."""
+        """Start the loop and everything on it. Raises ConfigurationError for a bad tool."""
+        tools = discover_tools(self._settings.tools)
         self._thread.start()
-        self._parts = self._call(self._build())
+        self._parts = self._call(self._build(tools))
         self._parts.heartbeat.start()
 
     def announce(self) -> None:
@@ -115,7 +117,7 @@ class WorkerProcess:
     def _call(self, work: Coroutine[None, None, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    async def _build(self) -> "_Parts":
+    async def _build(self, tools: ToolRegistry) -> "_Parts":
         settings = self._settings
         database = open_database(settings)
         redis = open_redis(settings)
@@ -127,7 +129,7 @@ class WorkerProcess:
             connect_timeout_s=settings.llm_connect_timeout_s,
             read_timeout_s=settings.llm_read_timeout_s,
         )
-        engine = ReactEngine(settings, models, discover_tools(settings.tools))
+        engine = ReactEngine(settings, models, tools)
         heartbeat = Heartbeat(
             create_sync_engine(settings),
             held,
