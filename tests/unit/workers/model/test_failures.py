@@ -61,7 +61,8 @@ def test_refused_key_names_model_host_and_setting() -> None:
 def test_unknown_model_names_model_and_setting() -> None:
     error = call_error(status_error(404, {"message": "no such model"}), TARGET)
     assert error.message == (
-        "http://models.test:81/v1 has no model model-1: check the name (LLM_MODEL) and the path of LLM_BASE_URL (no such model)"
+        "http://models.test:81/v1 has no model model-1: check the name (LLM_MODEL) and the path of"
+        " LLM_BASE_URL (no such model)"
     )
 
 
