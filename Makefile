@@ -3,9 +3,9 @@
 # `PYTHON=python3.12 make up` (after `make clean`, if there is a .venv already).
 
 PYTHON ?= python3
-# Passed on: `make up ARGS="--workers 2"`, `make test PYTEST_ARGS="-n 2"`.
+# Passed on: `make up ARGS="--workers 2"`, `make test PYTEST_ARGS="-x -k replay"`.
 ARGS ?=
-PYTEST_ARGS ?=
+PYTEST_ARGS ?= -n 2
 
 VENV := .venv
 BIN := $(VENV)/bin
