@@ -6,6 +6,8 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+from shared.ready_file import PATTERN, read_pid, ready_file
+
 TIMEOUT_S = 3.0
 
 Probe = Callable[[int], bool]
@@ -48,16 +50,16 @@ def worker_is_ready(data_dir: Path) -> Probe:
     """
 
     def probe(pid: int) -> bool:
-        return (data_dir / f"worker-{pid}.ready").exists()
+        return ready_file(data_dir, pid).exists()
 
     return probe
 
 
 def forget_workers(data_dir: Path) -> None:
     """Remove what killed workers left: a new one may get the id of an old one."""
-    for path in data_dir.glob("worker-*.ready"):
+    for path in data_dir.glob(PATTERN):
         try:
-            os.kill(int(path.stem.removeprefix("worker-")), 0)
+            os.kill(read_pid(path), 0)
         except (ValueError, ProcessLookupError):
             path.unlink(missing_ok=True)
         except PermissionError:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx2
 
+from shared.ready_file import ready_file
 from tests.helpers.client import TurnmillClient
 from tests.helpers.ports import free_port
 from tests.helpers.waiting import wait_until
@@ -220,7 +221,7 @@ class Product:
 
     def _is_worker_ready(self, process: ProductProcess) -> bool:
         process.check_alive()
-        return (self.data_dir / f"worker-{process.pid}.ready").exists()
+        return ready_file(self.data_dir, process.pid).exists()
 
 
 def _clean_environment() -> dict[str, str]:

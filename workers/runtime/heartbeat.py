@@ -35,14 +35,14 @@ class Heartbeat:
         loop: asyncio.AbstractEventLoop,
         owner: str,
         lease_s: float,
-        alive_file: Path,
+        ready_file: Path,
     ) -> None:
         self._engine = engine
         self._held = held
         self._loop = loop
         self._owner = owner
         self._lease_s = lease_s
-        self._alive_file = alive_file
+        self._ready_file = ready_file
         self._ticked_at = time.monotonic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
@@ -78,8 +78,8 @@ class Heartbeat:
             if silence_s > self._lease_s:
                 log.error("event_loop_stuck", silence_s=round(silence_s, 1))
                 continue
-            if self._alive_file.exists():
-                self._alive_file.touch()
+            if self._ready_file.exists():
+                self._ready_file.touch()
             self._beat()
 
     def _beat(self) -> None:

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 import structlog
@@ -24,6 +23,7 @@ from shared.database import create_sync_engine, open_database
 from shared.event_log import EventLog, open_redis
 from shared.event_writer import EventStreams
 from shared.ids import uuid7_hex
+from shared.ready_file import ready_file
 from shared.settings import Settings
 from shared.subscriptions import Subscriptions
 from shared.task_names import TurnTask
@@ -60,11 +60,6 @@ class _Parts:
         self.doorbell.close()
 
 
-def alive_file(settings: Settings, pid: int) -> Path:
-    """Return the file that shows a worker to be ready, touched while its loop lives."""
-    return settings.data_dir / f"worker-{pid}.ready"
-
-
 class WorkerProcess:
     """Everything one worker process runs. Its methods are called from Celery's threads."""
 
@@ -72,6 +67,7 @@ class WorkerProcess:
         self._settings = settings
         self._broker = broker
         self._owner = f"{socket.gethostname()[:40]}:{os.getpid()}:{uuid7_hex()[-8:]}"
+        self._ready_file = ready_file(settings.data_dir, os.getpid())
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="turns", daemon=True)
         self._parts: _Parts | None = None
@@ -85,7 +81,8 @@ class WorkerProcess:
 
     def announce(self) -> None:
         """Say that the process takes turns now."""
-        alive_file(self._settings, os.getpid()).touch()
+        self._ready_file.parent.mkdir(parents=True, exist_ok=True)
+        self._ready_file.touch()
         log.info("worker_ready", owner=self._owner)
 
     def run_turn(self, task: TurnTask) -> str:
@@ -106,7 +103,7 @@ class WorkerProcess:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-        alive_file(self._settings, os.getpid()).unlink(missing_ok=True)
+        self._ready_file.unlink(missing_ok=True)
 
     @property
     def _ready_parts(self) -> "_Parts":
@@ -136,7 +133,7 @@ class WorkerProcess:
             loop=self._loop,
             owner=self._owner,
             lease_s=settings.lease_s,
-            alive_file=alive_file(settings, os.getpid()),
+            ready_file=self._ready_file,
         )
         sweep = Sweep(
             database,
