@@ -239,7 +239,14 @@ def _prepare_sqlite(connection: DBAPIConnection, _entry: ConnectionPoolEntry) ->
 
 
 def _postgres_options() -> dict[str, object]:
-    return {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "turnmill"}
+    # A process that is paused in the middle of a transaction must not hold its rows for ever, nor
+    # may those who wait for them use up the pool.
+    limits = {"lock_timeout": 5_000, "idle_in_transaction_session_timeout": 10_000}
+    return {
+        "connect_timeout": CONNECT_TIMEOUT_S,
+        "application_name": "turnmill",
+        "options": " ".join(f"-c {name}={milliseconds}" for name, milliseconds in limits.items()),
+    }
 
 
 def _is_locked(error: OperationalError) -> bool:
