@@ -130,9 +130,25 @@ class ModelRequestError(ModelError):
 
 
 class ContextLengthError(ModelError):
-    """The request does not fit the model's window."""
+    """The request does not fit the model's window.
+
+    prompt_tokens, window_tokens: as the provider stated them; None if it did not.
+    """
 
     code = "context_length_exceeded"
+
+    def __init__(
+        self,
+        message: str | None = None,
+        prompt_tokens: int | None = None,
+        window_tokens: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.prompt_tokens = prompt_tokens
+        self.window_tokens = window_tokens
+
+    def __reduce__(self) -> tuple[type["ContextLengthError"], tuple[str, int | None, int | None]]:
+        return type(self), (self.message, self.prompt_tokens, self.window_tokens)
 
 
 class ModelStreamError(ModelError):

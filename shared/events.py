@@ -94,7 +94,7 @@ class Step(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compact(Event):
-    """A request was made to fit by leaving out or cutting messages. Tokens are estimates."""
+    """Messages were summarized, left out or cut, so that a request fits. Tokens are measured."""
 
     name = "compact"
     layer: str
@@ -104,7 +104,9 @@ class Compact(Event):
     kept_messages: int
     tokens_before: int
     tokens_after: int
-    method: Literal["truncate"]
+    method: Literal["llm", "truncate"]
+    # Position of the newest message of the conversation that is not in its own words any more.
+    summarized_until: int | None = None
     # Injected messages that lost their pin.
     unpinned: int | None = None
     reason: str | None = None

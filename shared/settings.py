@@ -120,6 +120,18 @@ class Settings(BaseModel):
     llm_max_output_tokens: int = Field(64_000, ge=1, alias="LLM_MAX_OUTPUT_TOKENS")
     """Tokens reserved for the main model's answer."""
 
+    llm_fast_model: str | None = Field(None, alias="LLM_FAST_MODEL")
+    """Name of the fast model, which writes summaries; unset: the main model does."""
+
+    llm_fast_context_size: int = Field(128_000, ge=1_000, alias="LLM_FAST_CONTEXT_SIZE")
+    """Tokens the fast model's window holds."""
+
+    llm_fast_max_output_tokens: int = Field(64_000, ge=1, alias="LLM_FAST_MAX_OUTPUT_TOKENS")
+    """Tokens reserved for the fast model's answer."""
+
+    llm_compaction_timeout_s: Seconds = Field(60.0, alias="LLM_COMPACTION_TIMEOUT_S")
+    """Time to wait for a summary; without one, the oldest messages are left out."""
+
     llm_connect_timeout_s: Seconds = Field(10.0, alias="LLM_CONNECT_TIMEOUT_S")
     """Time to connect to the provider."""
 

@@ -39,7 +39,9 @@ def read_picture(connection: Connection, turn_id: TurnId) -> TurnPicture | None:
             {"injection_id": item.id, "state": item.state, "content": item.content}
             for item in stored
         ],
-        compactions=[entry.data for entry in entries if entry.kind == "compaction"],
+        compactions=[
+            journal.compaction_event(entry) for entry in entries if entry.kind == "compaction"
+        ],
         phase=turn.phase,
         usage=turn.usage,
         error=turn.error,

@@ -82,6 +82,14 @@ def append_entries(connection: Connection, fence: Fence, entries: list[Entry]) -
         )
 
 
+def compaction_event(entry: Entry) -> dict[str, object]:
+    """Return the data of the event that told of a journaled compaction."""
+    event = entry.data["event"]
+    if not isinstance(event, dict):
+        raise TypeError("a compaction's entry holds its event")
+    return event
+
+
 def get_entries(connection: Connection, turn_id: TurnId) -> list[Entry]:
     """Return the journal of a turn's own loop, in order."""
     rows = connection.execute(_ENTRIES, {"turn": turn_id})

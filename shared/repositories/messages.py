@@ -48,6 +48,7 @@ _HISTORY = (
     select(*_COLUMNS)
     .where(
         Message.conversation_id == bindparam("conversation"),
+        Message.position > bindparam("after_position"),
         Message.position < bindparam("before_position"),
     )
     .order_by(Message.position)
@@ -112,9 +113,14 @@ def get_history(
     conversation_id: ConversationId,
     *,
     before_position: int,
+    after_position: int = 0,
 ) -> list[StoredMessage]:
-    """Return the messages before a position, in order."""
-    given = {"conversation": conversation_id, "before_position": before_position}
+    """Return the messages between two positions, in order."""
+    given = {
+        "conversation": conversation_id,
+        "after_position": after_position,
+        "before_position": before_position,
+    }
     return [_stored(row) for row in connection.execute(_HISTORY, given)]
 
 

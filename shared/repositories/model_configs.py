@@ -8,6 +8,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from shared.clock import now
 from shared.database import AnyRow
 from shared.tables import ModelConfig as Table
+from shared.tables import TokenFactors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +57,10 @@ def get_model_config_by_role(connection: Connection, role: str) -> ModelConfig |
 
 
 def put_model_config(connection: Connection, config: ModelConfig) -> bool:
-    """Write the model, taking its role from any other; tell whether it is new."""
+    """Write the model, taking its role from any other; tell whether it is new.
+
+    What its providers stated of its window is forgotten: the one who writes knows better.
+    """
     values: dict[str, object] = {
         "role": config.role,
         "base_url": config.base_url,
@@ -68,6 +72,8 @@ def put_model_config(connection: Connection, config: ModelConfig) -> bool:
     if config.role is not None:
         others = update(Table).where(Table.role == config.role, Table.name != config.name)
         connection.execute(others.values(role=None))
+    learned = update(TokenFactors).where(TokenFactors.model == config.name)
+    connection.execute(learned.values(context_size=None))
     known = update(Table).where(Table.name == config.name).values(**values).returning(Table.name)
     if connection.execute(known).one_or_none() is not None:
         return False

@@ -6,6 +6,8 @@ from shared.tables.injection import Injection
 from shared.tables.journal_entry import JournalEntry
 from shared.tables.message import Message
 from shared.tables.model_config import ModelConfig
+from shared.tables.summary import Summary
+from shared.tables.token_factors import TokenFactors
 from shared.tables.tool_call import ToolCall
 from shared.tables.turn import Turn
 
@@ -16,6 +18,8 @@ __all__ = [
     "JournalEntry",
     "Message",
     "ModelConfig",
+    "Summary",
+    "TokenFactors",
     "ToolCall",
     "Turn",
 ]

@@ -16,6 +16,8 @@ class Conversation(Base):
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     # Turns ever posted; the next turn's number less one.
     turn_count: Mapped[int]
+    # Raised by every change to its messages but adding some.
+    history_version: Mapped[int] = mapped_column(server_default="0")
     metadata_: Mapped[dict[str, object]] = mapped_column("metadata", Json)
     created_at: Mapped[datetime] = mapped_column(UtcTime)
     updated_at: Mapped[datetime] = mapped_column(UtcTime, index=True)

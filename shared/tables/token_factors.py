@@ -1,0 +1,22 @@
+"""Table `token_factors`: what providers reported of prompt sizes, shared by all workers."""
+
+from datetime import datetime
+
+from sqlalchemy import Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from shared.tables.base import Base, Json, UtcTime
+
+
+class TokenFactors(Base):
+    """What is known of one model at one provider."""
+
+    __tablename__ = "token_factors"
+
+    model: Mapped[str] = mapped_column(Text, primary_key=True)
+    base_url: Mapped[str] = mapped_column(Text, primary_key=True)
+    # The newest samples, oldest first: `[ascii, other, tokens]`.
+    samples: Mapped[list[list[float]]] = mapped_column(Json)
+    # The window as the provider stated it when it refused a request; NULL if it never did.
+    context_size: Mapped[int | None]
+    updated_at: Mapped[datetime] = mapped_column(UtcTime)
