@@ -242,25 +242,3 @@ def test_unknown_tool_name_in_a_post_fails_with_what_there_is(
     assert turn["status"] == TurnStatus.FAILED
     assert "telescope" in turn["error"]["message"]
     assert "calculator" in turn["error"]["message"]
-
-
-def test_long_history_is_truncated_and_said(
-    client: TurnmillClient,
-    shared_model: ScriptedModel,
-    case: str,
-) -> None:
-    client.put_model("tiny", context_size=5_000, max_output_tokens=1_000)
-    shared_model.when(mentions(case), Reply(text="Noted."))
-    conversation: dict[str, str] = {}
-    for number in range(4):
-        turn = client.post_turn(f"{case} {number} " + "word " * 1_500, model="tiny", **conversation)
-        conversation = {"conversation_id": turn["conversation_id"]}
-        turn = client.get_turn(turn["id"], wait_s=20)
-        assert turn["status"] == TurnStatus.COMPLETED
-
-    assert turn["compacted"] is True
-    with client.events(turn["id"]) as stream:
-        events = stream.read_all()
-    assert [event.data["method"] for event in events if event.event == "compact"]
-    last = [call for call in shared_model.calls if mentions(case)(call.request)][-1]
-    assert last.request.messages[1].role == "user", "never begins with an answer"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from workers.context.estimate import estimate_message, estimate_tokens
+from workers.context.counter import ESTIMATE, TokenCounter
 from workers.context.messages import Message, Part, TextPart
 
 MARK = "[Truncated]"
@@ -18,18 +18,18 @@ def cut_end(text: str, max_chars: int = MAX_CHARS) -> str:
     return text[: max_chars - len(MARK)] + MARK
 
 
-def cut_middle(text: str, max_tokens: int) -> str:
+def cut_middle(text: str, max_tokens: int, counter: TokenCounter = ESTIMATE) -> str:
     """Return the text, or its head and tail with the mark between, within max_tokens.
 
     The mark alone is left where not even that fits; a text no larger than it stays.
     """
-    if estimate_tokens(text) <= max(max_tokens, estimate_tokens(MARK)):
+    if counter.text(text) <= max(max_tokens, counter.text(MARK)):
         return text
-    # The estimate grows with the characters kept, so the most that fit are found by halving.
+    # The count grows with the characters kept, so the most that fit are found by halving.
     fitting, too_many = 0, len(text)
     while too_many - fitting > 1:
         tried = (fitting + too_many) // 2
-        if estimate_tokens(_ends(text, tried)) <= max_tokens:
+        if counter.text(_ends(text, tried)) <= max_tokens:
             fitting = tried
         else:
             too_many = tried
@@ -49,28 +49,32 @@ def text_length(message: Message) -> int:
     return len(content) if isinstance(content, str) else len(message.text)
 
 
-def shrink(messages: Sequence[Message], room_tokens: int) -> list[Message]:
+def shrink(
+    messages: Sequence[Message],
+    room_tokens: int,
+    counter: TokenCounter = ESTIMATE,
+) -> list[Message]:
     """Cut the middle of messages, the largest only, so that together they fit a room.
 
     Small ones stay whole and leave what they do not need to the others. What cannot be cut
     (images, tool calls, the marks) stays, so the result can be over a very small room.
     """
-    shrunk = [_shrink_one(message, 0) for message in messages]
-    least = [estimate_message(message) for message in shrunk]
-    needs = [estimate_message(message) - least[at] for at, message in enumerate(messages)]
+    shrunk = [_shrink_one(message, 0, counter) for message in messages]
+    least = [counter.message(message) for message in shrunk]
+    needs = [counter.message(message) - least[at] for at, message in enumerate(messages)]
     spare = max(0, room_tokens - sum(least))
     for number, at in enumerate(sorted(range(len(needs)), key=needs.__getitem__)):
         share = min(needs[at], spare // (len(needs) - number))
-        shrunk[at] = _shrink_one(messages[at], least[at] + share)
+        shrunk[at] = _shrink_one(messages[at], least[at] + share, counter)
         spare -= share
     return shrunk
 
 
-def _shrink_one(message: Message, max_tokens: int) -> Message:
-    if estimate_message(message) <= max_tokens or not message.text:
+def _shrink_one(message: Message, max_tokens: int, counter: TokenCounter) -> Message:
+    if counter.message(message) <= max_tokens or not message.text:
         return message
-    uncuttable = estimate_message(_with_text(message, ""))
-    return _with_text(message, cut_middle(message.text, max_tokens - uncuttable))
+    uncuttable = counter.message(_with_text(message, ""))
+    return _with_text(message, cut_middle(message.text, max_tokens - uncuttable, counter))
 
 
 def _ends(text: str, kept_chars: int) -> str:

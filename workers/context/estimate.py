@@ -50,7 +50,9 @@ def estimate_messages(messages: Iterable[Message]) -> int:
 
 def estimate_tools(schemas: Iterable[ToolSchema]) -> int:
     """Estimate the tokens of tool schemas, as the JSON that is sent."""
-    return sum(
-        estimate_tokens(json.dumps(schema.to_wire(), ensure_ascii=False, separators=(",", ":")))
-        for schema in schemas
-    )
+    return sum(estimate_tokens(tool_text(schema)) for schema in schemas)
+
+
+def tool_text(schema: ToolSchema) -> str:
+    """Return a tool schema as the JSON that is sent."""
+    return json.dumps(schema.to_wire(), ensure_ascii=False, separators=(",", ":"))

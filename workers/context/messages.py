@@ -50,6 +50,8 @@ class Message:
     pinned: bool = False
     # Where the message came from; decides what is compacted first.
     origin: Origin = "loop"
+    # Its place in the conversation, for stored messages.
+    position: int | None = None
 
     @property
     def text(self) -> str:

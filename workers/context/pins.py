@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from workers.context.estimate import estimate_message, estimate_messages
+from workers.context.counter import ESTIMATE, TokenCounter
 from workers.context.messages import Message
 
 
@@ -12,14 +12,18 @@ def pinned_messages(messages: Sequence[Message]) -> list[Message]:
     return [message for message in messages if message.pinned and message.role != "system"]
 
 
-def unpin_oldest(messages: Sequence[Message], max_pinned_tokens: int) -> tuple[Message, ...]:
+def unpin_oldest(
+    messages: Sequence[Message],
+    max_pinned_tokens: int,
+    counter: TokenCounter = ESTIMATE,
+) -> tuple[Message, ...]:
     """Take the pin off injected messages, oldest first, until the pinned ones are small enough.
 
     messages: oldest first; not changed.
     The newest injected message keeps its pin, and so does all that is no injected message.
     """
     changed = list(messages)
-    excess = estimate_messages(pinned_messages(messages)) - max_pinned_tokens
+    excess = counter.messages(pinned_messages(messages)) - max_pinned_tokens
     injected = [
         index
         for index, message in enumerate(messages)
@@ -28,6 +32,6 @@ def unpin_oldest(messages: Sequence[Message], max_pinned_tokens: int) -> tuple[M
     for index in injected[:-1]:
         if excess <= 0:
             break
-        excess -= estimate_message(messages[index])
+        excess -= counter.message(messages[index])
         changed[index] = replace(messages[index], pinned=False)
     return tuple(changed)

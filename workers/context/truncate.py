@@ -2,30 +2,34 @@
 
 from collections.abc import Sequence
 
-from workers.context.estimate import estimate_messages
+from workers.context.counter import ESTIMATE, TokenCounter
 from workers.context.messages import Message
 from workers.context.rounds import Unit, split_units
 
 
-def smart_truncate(messages: Sequence[Message], budget_tokens: int) -> tuple[Message, ...]:
+def smart_truncate(
+    messages: Sequence[Message],
+    budget_tokens: int,
+    counter: TokenCounter = ESTIMATE,
+) -> tuple[Message, ...]:
     """Leave out the oldest messages until the rest fits.
 
     messages: oldest first; not changed.
-    budget_tokens: size wanted, as `estimate_messages` counts.
+    budget_tokens: size wanted, as the counter counts.
     Returns the system messages, the pinned ones (with the round they are in) and, of the other
     units, the longest run of newest ones that fits besides those, all in their old order. Only
     if those that must stay are too large by themselves, the result is over the budget. It never
     begins with an assistant or tool message, system messages aside, unless that one is pinned.
     """
     units = split_units(messages)
-    left = budget_tokens - sum(estimate_messages(unit) for unit in units if is_protected(unit))
+    left = budget_tokens - sum(counter.messages(unit) for unit in units if is_protected(unit))
     kept: list[Unit] = []
     is_full = False
     for unit in reversed(units):
         if is_protected(unit):
             kept.append(unit)
             continue
-        left -= estimate_messages(unit)
+        left -= counter.messages(unit)
         # Once a unit is left out, older ones are too: a gap would tear the talk apart.
         is_full = is_full or left < 0
         if not is_full:

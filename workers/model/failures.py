@@ -24,6 +24,7 @@ from shared.errors import (
 )
 from shared.text import storable
 from workers.model.values import ModelTarget
+from workers.model.window_sizes import read_sizes
 
 # All that sending and reading can raise. The client passes some of its transport's errors through.
 CALL_ERRORS = (OpenAIError, httpx2.HTTPError, httpx2.InvalidURL, aiohttp.ClientError, TimeoutError)
@@ -153,7 +154,12 @@ def _refused(refusal: _Refusal, target: ModelTarget) -> ModelError:
                 f" (LLM_MODEL) and the path of LLM_BASE_URL{_aside(said)}",
             )
     if refusal.is_context_length:
-        return ContextLengthError(f"The request does not fit the window of {name}{said}")
+        sizes = read_sizes(refusal.message)
+        return ContextLengthError(
+            f"The request does not fit the window of {name}{said}",
+            sizes.prompt,
+            sizes.window,
+        )
     return _failed(refusal.status or 400, f"{name} at {host}", said)
 
 

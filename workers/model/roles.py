@@ -1,4 +1,4 @@
-"""Which model a turn uses: a configured one, then the environment's, then the defaults."""
+"""Which model fills a role: a configured one, then the environment's, then the defaults."""
 
 import os
 from collections.abc import Mapping
@@ -29,13 +29,55 @@ def resolve_target(
         raise ConfigurationError(
             "No model is set: give the name of one in LLM_MODEL, or configure a main model",
         )
-    row = config or ModelConfig(name=model)
+    return _target(
+        settings,
+        config or ModelConfig(name=model),
+        environment,
+        context_size=settings.llm_context_size,
+        max_output_tokens=settings.llm_max_output_tokens,
+    )
+
+
+def resolve_fast(
+    settings: Settings,
+    config: ModelConfig | None,
+    main: ModelTarget,
+    *,
+    environment: Mapping[str, str] | None = None,
+) -> ModelTarget:
+    """Return the fast model, which also writes summaries; the main one if there is none.
+
+    config: the configuration that holds the role.
+    Its limits are its own: what they leave out never comes from the main model's.
+    Raises ConfigurationError if its key is not set.
+    """
+    name = config.name if config else settings.llm_fast_model
+    if not name:
+        return main
+    return _target(
+        settings,
+        config or ModelConfig(name=name),
+        environment,
+        context_size=settings.llm_fast_context_size,
+        max_output_tokens=settings.llm_fast_max_output_tokens,
+    )
+
+
+def _target(
+    settings: Settings,
+    config: ModelConfig,
+    environment: Mapping[str, str] | None,
+    *,
+    context_size: int,
+    max_output_tokens: int,
+) -> ModelTarget:
+    """Return a model; the limits are for what its configuration leaves out."""
     return ModelTarget(
-        name=model,
-        base_url=row.base_url or settings.llm_base_url,
-        api_key=_api_key(settings, row, os.environ if environment is None else environment),
-        context_size=row.context_size or settings.llm_context_size,
-        max_output_tokens=row.max_output_tokens or settings.llm_max_output_tokens,
+        name=config.name,
+        base_url=config.base_url or settings.llm_base_url,
+        api_key=_api_key(settings, config, os.environ if environment is None else environment),
+        context_size=config.context_size or context_size,
+        max_output_tokens=config.max_output_tokens or max_output_tokens,
     )
 
 

@@ -6,8 +6,7 @@ from typing import Literal
 from workers.context.messages import Message, ToolCall
 
 # What a call is for; usage is counted by it.
-Purpose = Literal["loop", "synthesis"]
-Role = Literal["main"]
+Purpose = Literal["loop", "synthesis", "compaction"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

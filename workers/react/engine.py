@@ -1,22 +1,27 @@
-"""Setting a loop up: the model, the history and the tools of a turn, and where it stands."""
+"""Setting a loop up: the models, the history and the tools of a turn, and where it stands."""
 
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from shared.repositories import journal, messages, model_configs
+from shared.ids import ConversationId
+from shared.repositories import journal, messages, model_configs, summaries, token_factors
 from shared.repositories.journal import Entry, StoredToolCall
-from shared.repositories.messages import StoredMessage
 from shared.repositories.model_configs import ModelConfig
+from shared.repositories.token_factors import Learned
 from shared.repositories.turns import ClaimedTurn
 from shared.settings import Settings
-from workers.context.budget import Budget
-from workers.context.db_memory import DbMemory
+from workers.context.db_memory import StoredHistory
 from workers.context.guard import ContextGuard
+from workers.context.summarizer import Summarizer
 from workers.model.client import ModelClient
-from workers.model.roles import resolve_target
+from workers.model.roles import resolve_fast, resolve_target
+from workers.model.values import ModelRequest, ModelResponse, ModelTarget
 from workers.react.loop import ReactLoop
 from workers.react.transcript import fold
+from workers.react.turn_context import TurnContext
+from workers.runtime.model_book import ModelBook, key_of
+from workers.runtime.model_calls import ModelCalls
 from workers.runtime.progress import Progress
 from workers.runtime.turn_run import TurnRun
 from workers.tools.registry import ToolRegistry
@@ -26,69 +31,131 @@ from workers.tools.registry import ToolRegistry
 class _Loaded:
     """All that is read before the loop starts, in one look."""
 
-    history: list[StoredMessage]
+    history_version: int
+    history: StoredHistory
     # Of earlier attempts.
     entries: list[Entry]
     calls: list[StoredToolCall]
-    config: ModelConfig | None
+    main: ModelTarget
+    fast: ModelTarget
+    learned: dict[ModelTarget, Learned]
 
-    async def get_history(self) -> list[StoredMessage]:
+    async def get_history(self) -> StoredHistory:
         return self.history
 
 
 class ReactEngine:
     """Runs ReAct turns. One per process."""
 
-    def __init__(self, settings: Settings, models: ModelClient, tools: ToolRegistry) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        models: ModelClient,
+        book: ModelBook,
+        tools: ToolRegistry,
+    ) -> None:
         self._settings = settings
         self._models = models
+        self._book = book
         self._tools = tools
 
     async def run(self, run: TurnRun, progress: Progress) -> None:
         """Work on the turn until it is completed; see `ReactLoop.run` for what it raises."""
-        turn = run.turn
-        loaded = await run.read(lambda connection: _load(connection, turn))
-        target = resolve_target(self._settings, loaded.config, turn.model)
-        memory = DbMemory(loaded.get_history, budget_tokens=Budget.of(target).usable)
-        history = await memory.get_messages()
+        turn, settings = run.turn, self._settings
+        loaded = await run.read(lambda connection: _load(connection, turn, settings))
+        for target, learned in loaded.learned.items():
+            self._book.take_in(key_of(target), learned)
+        calls = ModelCalls(
+            self._models,
+            self._book,
+            progress,
+            compaction_timeout_s=settings.llm_compaction_timeout_s,
+        )
+        tools = self._tools if turn.tools is None else self._tools.subset(turn.tools)
+        transcript = fold(loaded.entries, loaded.calls, progress)
+        fast = self._book.with_window(loaded.fast)
+        context = TurnContext(
+            run,
+            transcript,
+            progress,
+            target=self._book.with_window(loaded.main),
+            compaction_target=fast,
+            tools=tools.schemas(),
+            meter=calls.meter,
+            book=self._book,
+            summarize=_summarizer(calls, fast).summarize,
+            history_version=loaded.history_version,
+        )
+        await context.remember(loaded.get_history)
         loop = ReactLoop(
             run,
             progress,
-            fold(loaded.entries, loaded.calls, progress),
-            history=tuple(history),
-            models=self._models,
-            target=target,
-            guard=ContextGuard(),
-            tools=self._tools if turn.tools is None else self._tools.subset(turn.tools),
-            max_iterations=self._settings.react_max_iterations,
-            tool_timeout_s=self._settings.tool_timeout_s,
+            transcript,
+            context=context,
+            calls=calls,
+            tools=tools,
+            max_iterations=settings.react_max_iterations,
+            tool_timeout_s=settings.tool_timeout_s,
         )
-        if memory.compaction is not None:
-            await loop.note_compaction(memory.compaction)
         await loop.run()
 
 
-def _load(connection: Connection, turn: ClaimedTurn) -> _Loaded:
+def _summarizer(calls: ModelCalls, target: ModelTarget) -> Summarizer:
+    # Its requests pass a guard too: one that never asks for a summary itself.
+    guard = ContextGuard(calls.meter, None)
+
+    async def call(request: ModelRequest) -> ModelResponse:
+        fitted = await guard.fit(request, hint="general")
+        return await calls.complete(fitted.request)
+
+    return Summarizer(call, target, calls.meter.counter(target))
+
+
+def _load(connection: Connection, turn: ClaimedTurn, settings: Settings) -> _Loaded:
     is_first = turn.attempt == 1
+    main = resolve_target(settings, _main_config(connection, turn.model), turn.model)
+    fast_config = model_configs.get_model_config_by_role(connection, "fast")
+    fast = resolve_fast(settings, fast_config, main)
+    # Read before the messages: a change in between shows as another version later.
+    version = summaries.get_history_version(connection, turn.conversation_id)
     return _Loaded(
-        history=_load_history(connection, turn),
+        history_version=version,
+        history=load_history(connection, turn.conversation_id, turn.first_position),
         entries=[] if is_first else journal.get_entries(connection, turn.id),
         calls=[] if is_first else journal.get_tool_calls(connection, turn.id),
-        config=_load_config(connection, turn.model),
+        main=main,
+        fast=fast,
+        learned={
+            target: token_factors.get_learned(connection, key_of(target)) for target in {main, fast}
+        },
     )
 
 
-def _load_history(connection: Connection, turn: ClaimedTurn) -> list[StoredMessage]:
-    if turn.first_position == 1:
-        return []
-    return messages.get_history(
+def load_history(
+    connection: Connection,
+    conversation_id: ConversationId,
+    before_position: int,
+) -> StoredHistory:
+    """Return what a conversation holds before a position, from its newest checkpoint on."""
+    if before_position == 1:
+        return StoredHistory(checkpoint=None, messages=[])
+    checkpoint = summaries.get_checkpoint(
         connection,
-        turn.conversation_id,
-        before_position=turn.first_position,
+        conversation_id,
+        before_position=before_position,
+    )
+    return StoredHistory(
+        checkpoint=checkpoint,
+        messages=messages.get_history(
+            connection,
+            conversation_id,
+            before_position=before_position,
+            after_position=checkpoint.until_position if checkpoint else 0,
+        ),
     )
 
 
-def _load_config(connection: Connection, model: str | None) -> ModelConfig | None:
+def _main_config(connection: Connection, model: str | None) -> ModelConfig | None:
     if model is not None:
         return model_configs.get_model_config(connection, model)
     return model_configs.get_model_config_by_role(connection, "main")

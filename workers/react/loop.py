@@ -4,34 +4,31 @@ Each turn of the loop ends at a journal point: all it did is on record, so that 
 go on from there, and nothing on record is done again.
 """
 
-import asyncio
 import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable
 from contextlib import aclosing
 from typing import Literal
 
-from shared.errors import ModelStreamError
-from shared.events import OBSERVATION_CHARS, Compact, Phase, Step
+from shared.errors import ContextLengthError, ModelStreamError
+from shared.events import OBSERVATION_CHARS, Phase, Step
 from shared.repositories.endings import Completion
 from shared.repositories.journal import Entry, StoredToolCall
 from shared.snapshot import parse_arguments
 from shared.turn_state import ToolCallState
-from workers.context.compaction import Compaction
-from workers.context.guard import ContextGuard
-from workers.context.messages import Message
-from workers.model.client import ModelClient
+from workers.context.hints import Hint
+from workers.model.together import together
 from workers.model.values import (
     ModelRequest,
     ModelResponse,
-    ModelTarget,
     Purpose,
     TextDelta,
     ToolCallDelta,
 )
 from workers.react import prompts
 from workers.react.answer_stream import AnswerStream
-from workers.react.synthesis import synthesis_messages
 from workers.react.transcript import Transcript, finished_call, unknown_outcome
+from workers.react.turn_context import TurnContext
+from workers.runtime.model_calls import ModelCalls
 from workers.runtime.progress import Progress
 from workers.runtime.turn_run import TurnRun, join_injections
 from workers.tools.execution import run_tool
@@ -51,10 +48,8 @@ class ReactLoop:
         progress: Progress,
         transcript: Transcript,
         *,
-        history: tuple[Message, ...],
-        models: ModelClient,
-        target: ModelTarget,
-        guard: ContextGuard,
+        context: TurnContext,
+        calls: ModelCalls,
         tools: ToolRegistry,
         max_iterations: int,
         tool_timeout_s: float,
@@ -62,16 +57,12 @@ class ReactLoop:
         self._run = run
         self._progress = progress
         self._transcript = transcript
-        self._history = history
-        self._models = models
-        self._target = target
-        self._guard = guard
+        self._context = context
+        self._calls = calls
         self._tools = tools
         self._max_iterations = max_iterations
         self._tool_timeout_s = tool_timeout_s
         self._answer = AnswerStream(run, progress)
-        # Journaled with the next response.
-        self._compactions: list[Entry] = []
 
     async def run(self) -> None:
         """Go on until the turn is completed.
@@ -103,8 +94,11 @@ class ReactLoop:
         )
         started_at = time.monotonic()
         is_live = not transcript.has_used_tools
-        request = await self._fit(self._loop_request(), hint="react_iteration")
-        response = await self._call(request, is_live=is_live)
+        response = await self._call(
+            self._context.loop_request,
+            hint="react_iteration",
+            is_live=is_live,
+        )
         if response.tool_calls:
             await self._run_round(response)
             return False
@@ -118,16 +112,12 @@ class ReactLoop:
         """Write the answer from what the loop found; True if the turn is completed."""
         await self._run.emit(Phase(phase="synthesizing"))
         started_at = time.monotonic()
-        messages = synthesis_messages(
-            self._run.turn,
-            self._history,
-            self._transcript.messages,
-            self._transcript.draft or "",
-        )
-        request = ModelRequest(target=self._target, messages=messages, purpose="synthesis")
-        fitted = await self._fit(request, hint="general")
         try:
-            response = await self._call(fitted, is_live=True)
+            response = await self._call(
+                self._context.synthesis_request,
+                hint="general",
+                is_live=True,
+            )
         except ModelStreamError:
             if not self._transcript.draft:
                 raise
@@ -142,18 +132,17 @@ class ReactLoop:
     ) -> bool:
         """End the turn with the answer that was streamed, unless an injected message came first."""
         entry = self._transcript.response_entry(response, purpose)
-        entries = [*self._take_compactions(), entry]
-        if await self._end(entries, started_at, reasoning=response.reasoning):
+        if await self._end([entry], started_at, reasoning=response.reasoning):
             return True
         await self._answer.restart("injected_message")
         self._transcript.add_response(response.text, [])
-        await self._commit_injections(entries)
+        await self._commit_injections([entry])
         return False
 
     async def _answer_with_draft(self, started_at: float) -> bool:
         await self._answer.restart("model_stream")
         await self._answer.add(self._transcript.draft or "")
-        if await self._end(self._take_compactions(), started_at):
+        if await self._end([], started_at):
             return True
         await self._answer.restart("injected_message")
         await self._commit_injections()
@@ -176,7 +165,23 @@ class ReactLoop:
         before = (*await self._answer.finish(), step)
         return await self._run.complete(completion, entries, before)
 
-    async def _call(self, request: ModelRequest, *, is_live: bool) -> ModelResponse:
+    async def _call(
+        self,
+        build: Callable[[], ModelRequest],
+        *,
+        hint: Hint,
+        is_live: bool,
+    ) -> ModelResponse:
+        """Call the model with a request that fits; refused for its length, with half of it."""
+        request = await self._context.fit(build(), hint=hint)
+        try:
+            return await self._try(request, is_live=is_live)
+        except ContextLengthError:
+            await self._answer.restart("context_length")
+        half = await self._context.fit_half(build, request, hint=hint)
+        return await self._try(half, is_live=is_live)
+
+    async def _try(self, request: ModelRequest, *, is_live: bool) -> ModelResponse:
         """Call the model, publishing its text if is_live; a broken answer is asked for again."""
         for _ in range(STREAM_TRIES - 1):
             try:
@@ -186,10 +191,9 @@ class ReactLoop:
         return await self._run.lease.run(self._stream(request, is_live=is_live))
 
     async def _stream(self, request: ModelRequest, *, is_live: bool) -> ModelResponse:
-        async with aclosing(self._models.stream(request)) as events:
+        async with aclosing(self._calls.stream(request)) as events:
             async for event in events:
                 if isinstance(event, ModelResponse):
-                    self._progress.count(request.purpose, event.usage)
                     return _checked(event, request)
                 if not is_live:
                     continue
@@ -226,7 +230,7 @@ class ReactLoop:
         await self._run.emit(
             *(_call_event(call, status="start", reasoning=reasoning) for call in calls),
         )
-        await self._run.lease.run(_all(self._run_call(call) for call in calls))
+        await self._run.lease.run(together(self._run_call(call) for call in calls))
 
     async def _run_call(self, call: StoredToolCall) -> None:
         turn = self._run.turn
@@ -271,8 +275,7 @@ class ReactLoop:
         phase: str | None = None,
     ) -> None:
         entry = self._transcript.response_entry(response, purpose)
-        entries = [*self._take_compactions(), entry]
-        await self._run.record_response(entries, calls or [], phase=phase)
+        await self._run.record_response([entry], calls or [], phase=phase)
 
     async def _commit_injections(self, entries: list[Entry] | None = None) -> None:
         taken = await self._run.commit_injections(
@@ -282,48 +285,6 @@ class ReactLoop:
         if taken:
             self._transcript.add_injections(join_injections(taken))
         self._run.lease.check()
-
-    async def _fit(self, request: ModelRequest, *, hint: str) -> ModelRequest:
-        fitted = self._guard.fit(request, hint=hint)
-        if fitted.compaction is not None:
-            await self.note_compaction(fitted.compaction)
-        return fitted.request
-
-    async def note_compaction(self, compaction: Compaction) -> None:
-        """Publish a compaction and have it journaled."""
-        event = _compact_event(compaction)
-        self._compactions.append(self._transcript.compaction_entry(event.data()))
-        await self._run.emit(event)
-
-    def _take_compactions(self) -> list[Entry]:
-        taken, self._compactions = self._compactions, []
-        return taken
-
-    def _loop_request(self) -> ModelRequest:
-        turn = self._run.turn
-        system = prompts.system_prompt(prompts.SYSTEM, turn.instructions)
-        return ModelRequest(
-            target=self._target,
-            messages=(
-                Message(role="system", content=system, origin="instructions"),
-                *self._history,
-                Message(role="user", content=turn.input, pinned=True, origin="query"),
-                *self._transcript.messages,
-            ),
-            tools=self._tools.schemas(),
-            purpose="loop",
-        )
-
-
-async def _all(works: Iterable[Coroutine[None, None, None]]) -> None:
-    """Run works at the same time; the first failure ends all."""
-    tasks = [asyncio.ensure_future(work) for work in works]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
 
 
 def _checked(response: ModelResponse, request: ModelRequest) -> ModelResponse:
@@ -352,21 +313,6 @@ def _call_event(
         error=result if call.is_error else None,
         reasoning=reasoning or None,
         elapsed_s=call.elapsed_s,
-    )
-
-
-def _compact_event(compaction: Compaction) -> Compact:
-    return Compact(
-        layer=compaction.layer,
-        hint=compaction.hint,
-        purpose=compaction.purpose,
-        original_messages=compaction.original_messages,
-        kept_messages=compaction.kept_messages,
-        tokens_before=compaction.tokens_before,
-        tokens_after=compaction.tokens_after,
-        method=compaction.method,
-        unpinned=compaction.unpinned or None,
-        reason=compaction.reason or None,
     )
 
 

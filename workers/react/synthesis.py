@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from shared.repositories.turns import ClaimedTurn
 from workers.context.messages import Message
+from workers.context.summary import is_summary, summary_text
 from workers.react.prompts import SYNTHESIS, system_prompt
 
 # Most characters of one tool result in the record.
@@ -12,8 +12,9 @@ CUT_MARK = "[Truncated]"
 
 
 def synthesis_messages(
-    turn: ClaimedTurn,
+    instructions: str | None,
     history: Sequence[Message],
+    query: Message,
     loop: Sequence[Message],
     draft: str,
 ) -> tuple[Message, ...]:
@@ -24,11 +25,11 @@ def synthesis_messages(
     """
     record = "\n".join(_describe(message) for message in loop)
     # The record last: if the whole is too long, its end is what gets cut.
-    text = f"Request:\n{turn.input}\n\nBrief answer:\n{draft}\n\nRecord of the work:\n{record}"
+    text = f"Request:\n{query.text}\n\nBrief answer:\n{draft}\n\nRecord of the work:\n{record}"
     return (
         Message(
             role="system",
-            content=system_prompt(SYNTHESIS, turn.instructions),
+            content=system_prompt(SYNTHESIS, instructions),
             origin="instructions",
         ),
         *history,
@@ -37,6 +38,8 @@ def synthesis_messages(
 
 
 def _describe(message: Message) -> str:
+    if is_summary(message):
+        return f"Summary of earlier work: {summary_text([message])}"
     if message.role == "tool":
         return f"Result: {_cut(message.text)}"
     if message.role == "user":

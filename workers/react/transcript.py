@@ -4,7 +4,7 @@ An attempt that goes on after another folds the journal into the same transcript
 other one had, up to its last entry.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shared.ids import ToolCallId, new_tool_call_id
@@ -13,6 +13,7 @@ from shared.repositories.journal import Entry, StoredToolCall
 from shared.text import storable
 from shared.turn_state import ToolCallState
 from workers.context.messages import Message, ToolCall
+from workers.context.summary import summary_message
 from workers.model.values import ModelResponse, Purpose, Usage
 from workers.react.prompts import INTERRUPT_MARK
 from workers.runtime.progress import Progress
@@ -58,10 +59,23 @@ class Transcript:
             },
         )
 
-    def compaction_entry(self, data: dict[str, object]) -> Entry:
-        """Return the journal's entry for a compaction: the data of its event."""
+    def compaction_entry(
+        self,
+        event: dict[str, object],
+        *,
+        replaced: list[int],
+        summary: str,
+        usage: dict[str, int],
+    ) -> Entry:
+        """Return the journal's entry for a compaction; folded by `replace`.
+
+        event: the data of its event.
+        replaced: indexes of the messages that are gone; none for one of the history.
+        usage: what the summary cost.
+        """
         self.was_compacted = True
-        return self._entry("compaction", data)
+        work = {"replaced": replaced, "summary": summary} if replaced else {}
+        return self._entry("compaction", {"event": event, "usage": usage, **work})
 
     def injections_entry(self, taken: list[StoredInjection]) -> Entry:
         """Return the journal's entry for injected messages; folded by `add_injections`."""
@@ -128,6 +142,15 @@ class Transcript:
             ),
         )
 
+    def replace(self, replaced: Collection[int], summary: str) -> None:
+        """Put a summary in the place of messages; an empty one leaves them out."""
+        gone = frozenset(replaced)
+        before = [message for at, message in enumerate(self.messages) if at < min(gone)]
+        after = [
+            message for at, message in enumerate(self.messages) if at > min(gone) and at not in gone
+        ]
+        self.messages = [*before, *([summary_message(summary)] if summary else []), *after]
+
     def _add_results(self) -> None:
         self.messages += [
             Message(role="tool", content=call.result or "", tool_call_id=call.call_id)
@@ -167,7 +190,7 @@ def _fold_entry(
     if entry.kind == "injections":
         transcript.add_injections(str(data["text"]))
     elif entry.kind == "compaction":
-        transcript.was_compacted = True
+        _fold_compaction(transcript, data, progress)
     else:
         iteration = int(str(data["iteration"]))
         purpose: Purpose = "synthesis" if data["purpose"] == "synthesis" else "loop"
@@ -177,6 +200,19 @@ def _fold_entry(
         transcript.iterations = iteration
         own = [call for call in calls if call.iteration == iteration] if purpose == "loop" else []
         transcript.add_response(str(data["text"]), own)
+
+
+def _fold_compaction(
+    transcript: Transcript,
+    data: Mapping[str, object],
+    progress: Progress,
+) -> None:
+    transcript.was_compacted = True
+    usage, replaced = data["usage"], data.get("replaced")
+    if isinstance(usage, dict):
+        progress.merge_compaction_usage(usage)
+    if isinstance(replaced, list) and replaced:
+        transcript.replace(replaced, str(data["summary"]))
 
 
 def unknown_outcome(call: StoredToolCall, result: str) -> StoredToolCall:

@@ -31,6 +31,7 @@ from workers.model.client import ModelClient
 from workers.react.engine import ReactEngine
 from workers.runtime.heartbeat import Heartbeat
 from workers.runtime.held import HeldLeases
+from workers.runtime.model_book import ModelBook
 from workers.runtime.runner import TurnRunner
 from workers.runtime.sweep import Sweep
 from workers.tools.discovery import discover_tools
@@ -126,7 +127,8 @@ class WorkerProcess:
             connect_timeout_s=settings.llm_connect_timeout_s,
             read_timeout_s=settings.llm_read_timeout_s,
         )
-        engine = ReactEngine(settings, models, tools)
+        book = ModelBook(database)
+        engine = ReactEngine(settings, models, book, tools)
         heartbeat = Heartbeat(
             create_sync_engine(settings),
             held,
@@ -158,6 +160,7 @@ class WorkerProcess:
                 ("heartbeat-tick", heartbeat.tick()),
                 ("subscriptions", subscriptions.run()),
                 ("sweep", sweep.run()),
+                ("model-book", book.run()),
             )
         ]
         for task in tasks:
@@ -167,7 +170,7 @@ class WorkerProcess:
             held=held,
             heartbeat=heartbeat,
             tasks=tasks,
-            closers=[models.close, redis.aclose, database.close],
+            closers=[models.close, book.save, redis.aclose, database.close],
             doorbell=doorbell,
         )
 

@@ -1,7 +1,7 @@
 """What an attempt has so far, outside the journal: the answer being written, the usage."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shared.events import Answer, Event
@@ -27,7 +27,15 @@ class PurposeUsage:
         self.cached_tokens += usage.cached_tokens
         self.estimated_calls += usage.is_estimated
 
-    def describe(self) -> dict[str, object]:
+    def merge(self, counts: Mapping[str, int]) -> None:
+        """Add counts as `describe` returns them."""
+        self.calls += counts["calls"]
+        self.input_tokens += counts["input_tokens"]
+        self.output_tokens += counts["output_tokens"]
+        self.cached_tokens += counts["cached_tokens"]
+        self.estimated_calls += counts["estimated_calls"]
+
+    def describe(self) -> dict[str, int]:
         """Return the counts as JSON."""
         return {
             "calls": self.calls,
@@ -45,6 +53,8 @@ class Progress:
     answer_text: str = ""
     by_purpose: dict[Purpose, PurposeUsage] = field(default_factory=dict)
     started_at: float = field(default_factory=time.monotonic)
+    # Of compactions, since the last one was journaled.
+    _unjournaled: PurposeUsage = field(default_factory=PurposeUsage)
 
     @property
     def elapsed_s(self) -> float:
@@ -54,15 +64,28 @@ class Progress:
     def count(self, purpose: Purpose, usage: Usage) -> None:
         """Count one model call."""
         self.by_purpose.setdefault(purpose, PurposeUsage()).add(usage)
+        if purpose == "compaction":
+            self._unjournaled.add(usage)
+
+    def take_compaction_usage(self) -> dict[str, int]:
+        """Return what compactions used since this was last called, for the journal."""
+        taken, self._unjournaled = self._unjournaled, PurposeUsage()
+        return taken.describe()
+
+    def merge_compaction_usage(self, counts: Mapping[str, int]) -> None:
+        """Count what an earlier attempt's compaction used."""
+        if counts["calls"]:
+            self.by_purpose.setdefault("compaction", PurposeUsage()).merge(counts)
 
     def usage(self) -> dict[str, object]:
         """Return the turn's usage as the API shows it. Compaction is included in the sums."""
         parts = self.by_purpose.values()
+        compaction = self.by_purpose.get("compaction", PurposeUsage())
         return {
             "input_tokens": sum(part.input_tokens for part in parts),
             "output_tokens": sum(part.output_tokens for part in parts),
             "cached_tokens": sum(part.cached_tokens for part in parts),
-            "compaction_tokens": 0,
+            "compaction_tokens": compaction.input_tokens + compaction.output_tokens,
             "by_purpose": {purpose: part.describe() for purpose, part in self.by_purpose.items()},
         }
 

@@ -16,16 +16,18 @@ from shared.errors import LeaseLostError
 from shared.event_writer import EventWriter
 from shared.events import Event, Inject
 from shared.ids import ToolCallId
-from shared.repositories import endings, injections, journal, messages, turns
+from shared.repositories import endings, injections, journal, messages, summaries, turns
 from shared.repositories.endings import Completion, EndedTurn, Failure
 from shared.repositories.injections import StoredInjection
 from shared.repositories.journal import Entry, StoredToolCall
+from shared.repositories.summaries import Checkpoint
 from shared.repositories.turns import ClaimedTurn
 from shared.turn_end import announce_end
 from shared.turn_state import Inbox, InjectionState, ToolCallState
 from workers.runtime.lease import Lease
 
 T = TypeVar("T")
+L = TypeVar("L")
 
 
 def join_injections(taken: list[StoredInjection]) -> str:
@@ -86,6 +88,32 @@ class TurnRun:
                 journal.start_tool_calls(connection, self.turn.fence, started)
 
         await self._write(work, **({} if phase is None else {"phase": phase}))
+        self.lease.check()
+
+    async def record_compaction(
+        self,
+        entry: Entry,
+        checkpoint: Checkpoint | None,
+        *,
+        history_version: int,
+    ) -> None:
+        """Journal a compaction, and write its checkpoint if it took messages of the history.
+
+        history_version: of the history that was read; if a message of it was changed since, the
+        checkpoint is not written.
+        Raises LeaseLostError, Cancelled or HandedOver.
+        """
+        conversation_id = self.turn.conversation_id
+
+        def lock(connection: Connection) -> int | None:
+            return summaries.lock_history(connection, conversation_id) if checkpoint else None
+
+        def work(connection: Connection, _inbox: Inbox, version: int | None) -> None:
+            journal.append_entries(connection, self.turn.fence, [entry])
+            if checkpoint is not None and version == history_version:
+                summaries.insert_checkpoint(connection, conversation_id, checkpoint)
+
+        await self._write_after(lock, work)
         self.lease.check()
 
     async def start_tool_calls(self, ids: Sequence[ToolCallId]) -> None:
@@ -204,14 +232,28 @@ class TurnRun:
         return await self._database.read(work)
 
     async def _write(self, work: Callable[[Connection, Inbox], T], **values: object) -> T:
+        def fenced(connection: Connection, inbox: Inbox, _locked: None) -> T:
+            return work(connection, inbox)
+
+        return await self._write_after(lambda _connection: None, fenced, **values)
+
+    async def _write_after(
+        self,
+        lock: Callable[[Connection], L],
+        work: Callable[[Connection, Inbox, L], T],
+        **values: object,
+    ) -> T:
+        """Write behind the fence; lock takes what has to be locked before the turn's row."""
+
         def transaction(connection: Connection) -> tuple[T, Inbox] | None:
+            locked = lock(connection)
             inbox = turns.fence_write(
                 connection,
                 self.turn.fence,
                 lease_s=self._lease_s,
                 **values,
             )
-            return None if inbox is None else (work(connection, inbox), inbox)
+            return None if inbox is None else (work(connection, inbox, locked), inbox)
 
         sent_at = time.monotonic()
         done = await self._database.write(transaction)

@@ -1,11 +1,15 @@
 """Generated messages of a request, for property tests."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from workers.context.calibration import Factors, Sample
+from workers.context.hints import Hint
 from workers.context.messages import ImagePart, Message, Part, TextPart, ToolCall
+from workers.model.values import ModelTarget
 
 TEXTS = st.builds(
     lambda piece, times: piece * times,
@@ -79,10 +83,63 @@ ANY_MESSAGES = st.lists(_unit(USERS | ASSISTANTS | INJECTIONS | SYSTEMS) | ROUND
     _join
 )
 
+
+def stored(*messages: Message) -> tuple[Message, ...]:
+    """Return messages as a conversation holds them, with their positions."""
+    return tuple(
+        replace(message, origin="history", position=position)
+        for position, message in enumerate(messages, start=1)
+    )
+
+
+HISTORIES = st.lists(st.tuples(USERS, ASSISTANTS), max_size=8).map(
+    lambda pairs: stored(*(message for pair in pairs for message in pair)),
+)
+
+
 REQUESTS = st.builds(
-    lambda system, history, query, loop: _join([(system,), *history, (query,), *loop]),
+    lambda system, history, query, loop: _join([(system,), history, (query,), *loop]),
     SYSTEMS,
-    st.lists(st.tuples(USERS, ASSISTANTS), max_size=6),
+    HISTORIES,
     QUERIES,
     st.lists(ROUNDS | _unit(INJECTIONS), max_size=6),
 )
+
+
+class FixedCalibration:
+    """Factors that stay as they are; what is learned is kept to be looked at."""
+
+    def __init__(self, ascii_factor: float = 1.0, other_factor: float = 1.0) -> None:
+        self._factors = Factors(ascii_factor, other_factor)
+        self.learned: list[Sample] = []
+
+    def factors(self, _target: ModelTarget) -> Factors:
+        """Return the factors."""
+        return self._factors
+
+    def learn(self, _target: ModelTarget, sample: Sample) -> None:
+        """Keep the sample."""
+        self.learned.append(sample)
+
+
+class ScriptedSummaries:
+    """Summaries as a test says; what was to be summarised is kept."""
+
+    def __init__(self, text: str | Exception = "What was said before.") -> None:
+        self.text = text
+        self.asked: list[list[Message]] = []
+        self.hints: list[Hint] = []
+
+    async def summarize(
+        self,
+        messages: Sequence[Message],
+        *,
+        hint: Hint,
+        room_tokens: int,  # noqa: ARG002 - part of the protocol
+    ) -> str:
+        """Return the text, or raise it."""
+        self.asked.append(list(messages))
+        self.hints.append(hint)
+        if isinstance(self.text, Exception):
+            raise self.text
+        return self.text

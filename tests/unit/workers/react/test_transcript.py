@@ -8,9 +8,10 @@ from shared.repositories.journal import Entry, StoredToolCall
 from shared.turn_state import InjectionState, ToolCallState
 from tests.helpers.moments import SOME_TIME
 from workers.context.messages import ToolCall
+from workers.context.summary import summary_message
 from workers.model.values import ModelResponse, Usage
 from workers.react.transcript import Transcript, finished_call, fold
-from workers.runtime.progress import Progress
+from workers.runtime.progress import Progress, PurposeUsage
 
 
 def answer(text: str, *calls: ToolCall) -> ModelResponse:
@@ -149,3 +150,55 @@ def test_what_cannot_be_stored_is_replaced() -> None:
     stored = str(recorder.entries[0].data["text"]) + asked.arguments
     assert "\0" not in stored
     stored.encode("utf-8")
+
+
+def test_compaction_of_the_work_is_folded_with_its_cost() -> None:
+    recorder = Recorder()
+    for number in range(3):
+        (asked,) = recorder.respond(answer("", call(f"call_{number}")))
+        recorder.finish(asked, f"result {number}")
+    usage = {
+        "calls": 1,
+        "input_tokens": 90,
+        "output_tokens": 9,
+        "cached_tokens": 0,
+        "estimated_calls": 0,
+    }
+    entry = recorder.transcript.compaction_entry(
+        {"method": "llm"}, replaced=[0, 1, 2, 3], summary="Two were looked up.", usage=usage
+    )
+    recorder.entries.append(entry)
+    progress = Progress()
+
+    folded = fold(recorder.entries, recorder.calls, progress)
+
+    kept = recorder.transcript.messages[4:]
+    assert folded.messages == [summary_message("Two were looked up."), *kept]
+    assert folded.was_compacted
+    assert progress.usage()["compaction_tokens"] == 99
+    assert progress.usage()["input_tokens"] == 3 * 10 + 90
+
+
+def test_compaction_of_the_history_leaves_the_work_alone() -> None:
+    recorder = Recorder()
+    (asked,) = recorder.respond(answer("", call()))
+    recorder.finish(asked, "2")
+    entry = recorder.transcript.compaction_entry(
+        {"method": "truncate"}, replaced=[], summary="Before.", usage=PurposeUsage().describe()
+    )
+    recorder.entries.append(entry)
+    progress = Progress()
+    assert fold(recorder.entries, recorder.calls, progress).messages == recorder.transcript.messages
+    assert "compaction" not in progress.by_purpose
+
+
+def test_earlier_summary_of_the_work_is_replaced_by_the_next() -> None:
+    transcript = Transcript(messages=[summary_message("one"), *Transcript().messages])
+    transcript.messages += [replace(summary_message("x"), origin="loop", role="user")] * 2
+    transcript.replace([0, 1], "two")
+    assert [message.text for message in transcript.messages] == [
+        summary_message("two").text,
+        summary_message("x").text,
+    ]
+    transcript.replace([0], "")
+    assert len(transcript.messages) == 1

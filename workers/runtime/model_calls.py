@@ -1,0 +1,73 @@
+"""The model calls of one attempt: counted by purpose, and learned from."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from shared.errors import ContextLengthError, ModelStreamError, ModelTimeoutError
+from workers.context.budget import Budget
+from workers.context.meter import TokenMeter
+from workers.model.client import ModelClient
+from workers.model.values import ModelEvent, ModelRequest, ModelResponse
+from workers.runtime.model_book import ModelBook
+from workers.runtime.progress import Progress
+
+
+class ModelCalls:
+    """Calls models for one turn. What it is given has passed the ContextGuard."""
+
+    def __init__(
+        self,
+        models: ModelClient,
+        book: ModelBook,
+        progress: Progress,
+        *,
+        compaction_timeout_s: float,
+    ) -> None:
+        self.meter = TokenMeter(book)
+        self._models = models
+        self._book = book
+        self._progress = progress
+        self._compaction_timeout_s = compaction_timeout_s
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Yield an answer as it comes; see `ModelClient.stream`. Close it with `aclosing`."""
+        try:
+            async with aclosing(self._models.stream(request)) as events:
+                async for event in events:
+                    if isinstance(event, ModelResponse):
+                        self._progress.count(request.purpose, event.usage)
+                        self.meter.observe(request, event.usage)
+                    yield event
+        except ContextLengthError as refused:
+            self._learn_refusal(request, refused)
+            raise
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        """Return a whole answer, within the time for a summary. Raises ModelError."""
+        try:
+            async with asyncio.timeout(self._compaction_timeout_s):
+                return await self._last_event(request)
+        except TimeoutError:
+            raise ModelTimeoutError(
+                f"{request.target.name} wrote nothing whole within {self._compaction_timeout_s:g}"
+                " s (LLM_COMPACTION_TIMEOUT_S)",
+            ) from None
+
+    async def _last_event(self, request: ModelRequest) -> ModelResponse:
+        async with aclosing(self.stream(request)) as events:
+            async for event in events:
+                if isinstance(event, ModelResponse):
+                    return event
+        raise ModelStreamError
+
+    def _learn_refusal(self, request: ModelRequest, refused: ContextLengthError) -> None:
+        """Learn the sizes that a refusal states, or the bounds that follow from it."""
+        asked = request.max_tokens or Budget.of(request.target).max_output_tokens
+        prompt = self.meter.measure(request)
+        if refused.prompt_tokens:
+            self.meter.learn_size(request, refused.prompt_tokens)
+        # Without a word of the window, half of what was too much is tried.
+        window = refused.window_tokens or (prompt + asked) // 2
+        if window < request.target.context_size:
+            self._book.learn_window(request.target, window)
