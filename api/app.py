@@ -17,11 +17,12 @@ from api.dependencies import Parts
 from api.exit_signals import on_exit_signal
 from api.feed import Feeds
 from api.middleware import BodyLimit, RequestContext
-from api.routes import control, conversations, health, models, turns
+from api.routes import control, conversations, files, health, models, turns
 from shared.broker import Doorbell, create_broker
 from shared.database import open_database
 from shared.event_log import EventLog, open_redis
 from shared.event_writer import EventStreams
+from shared.file_store import FileStore
 from shared.logs import configure_logging
 from shared.settings import Settings
 from shared.subscriptions import Subscriptions
@@ -35,6 +36,7 @@ ROUTERS = (
     turns.router,
     control.router,
     conversations.router,
+    files.router,
     models.router,
     health.router,
 )
@@ -67,7 +69,11 @@ def create_app_with(settings: Settings) -> FastAPI:
     problems.register(app)
     for router in ROUTERS:
         app.include_router(router)
-    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    app.add_middleware(
+        BodyLimit,
+        max_bytes=settings.max_body_bytes,
+        max_file_bytes=settings.max_file_bytes,
+    )
     app.add_middleware(RequestContext)  # the last one added comes first
     return app
 
@@ -94,6 +100,7 @@ async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
         yield Parts(
             settings=settings,
             database=database,
+            files=FileStore(settings.files_path),
             redis=redis,
             streams=streams,
             feeds=feeds,

@@ -15,7 +15,8 @@ from shared.database import Database
 from shared.errors import InvalidInputError, NotFoundError
 from shared.event_log import START, EventId
 from shared.event_writer import EventStreams
-from shared.ids import ConversationId, TurnId
+from shared.file_store import FileStore
+from shared.ids import ConversationId, FileId, TurnId
 from shared.settings import Settings
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
@@ -27,6 +28,7 @@ class Parts:
 
     settings: Settings
     database: Database
+    files: FileStore
     redis: Redis
     streams: EventStreams
     feeds: Feeds
@@ -40,6 +42,12 @@ class Parts:
             raise InvalidInputError(
                 f"{field} has {len(text)} characters and may have {limit}: send less",
             )
+
+    def check_images(self, count: int) -> None:
+        """Raise InvalidInputError if an input has more images than the settings allow."""
+        limit = self.settings.max_images
+        if count > limit:
+            raise InvalidInputError(f"input has {count} images and may have {limit}: send fewer")
 
 
 def _parts(request: Request) -> Parts:
@@ -59,6 +67,12 @@ def _conversation_id(conversation_id: Annotated[str, Path()]) -> ConversationId:
     if _ID.fullmatch(conversation_id) is None:
         raise NotFoundError("There is no such conversation: check the id")
     return ConversationId(conversation_id)
+
+
+def _file_id(file_id: Annotated[str, Path()]) -> FileId:
+    if _ID.fullmatch(file_id) is None:
+        raise NotFoundError("There is no such file: check the id")
+    return FileId(file_id)
 
 
 def _event_position(
@@ -86,6 +100,7 @@ def check_number(name: str) -> Callable[[str | None], int]:
 PartsOf = Annotated[Parts, Depends(_parts)]
 TurnIdOf = Annotated[TurnId, Depends(_turn_id)]
 ConversationIdOf = Annotated[ConversationId, Depends(_conversation_id)]
+FileIdOf = Annotated[FileId, Depends(_file_id)]
 PositionOf = Annotated[EventId, Depends(_event_position)]
 LimitOf = Annotated[int, Query(ge=1, le=200)]
 IdempotencyKeyOf = Annotated[

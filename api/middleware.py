@@ -6,6 +6,7 @@ Plain ASGI, so that responses stream through untouched.
 import re
 import time
 import uuid
+from dataclasses import dataclass
 from http import HTTPStatus
 
 import structlog
@@ -20,6 +21,9 @@ log = structlog.get_logger()
 
 REQUEST_ID = "X-Request-ID"
 PROBES = ("/healthz", "/readyz")
+UPLOADS = "/v1/files"
+# What a form has around its file.
+FORM_BYTES = 16_384
 _VALID_REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 
 
@@ -80,39 +84,52 @@ class _Exchange:
 
 
 class BodyLimit:
-    """Refuses bodies above a size, by what they announce and by what comes."""
+    """Refuses bodies above a size, by what they announce and by what comes.
 
-    def __init__(self, app: ASGIApp, *, max_bytes: int) -> None:
+    max_file_bytes: limit of an uploaded file; all other bodies have max_bytes.
+    """
+
+    def __init__(self, app: ASGIApp, *, max_bytes: int, max_file_bytes: int) -> None:
         self._app = app
-        self._max_bytes = max_bytes
+        self._limit = _Limit(max_bytes, "send less, and upload images to /v1/files")
+        self._upload_limit = _Limit(max_file_bytes + FORM_BYTES, "send a smaller file")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        path = Request(scope).url.path
+        limit = self._upload_limit if scope["path"] == UPLOADS else self._limit
         announced = Headers(scope=scope).get("content-length", "")
-        if announced.isdecimal() and int(announced) > self._max_bytes:
-            path = Request(scope).url.path
-            await _refuse(path, self._sentence())(scope, receive, send)
+        if announced.isdecimal() and int(announced) > limit.max_bytes:
+            await _refuse(path, limit.sentence)(scope, receive, send)
             return
-        await self._app(scope, self._count(receive), send)
+        await self._app(scope, limit.count(receive), send)
 
-    def _count(self, receive: Receive) -> Receive:
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    max_bytes: int
+    advice: str
+
+    @property
+    def sentence(self) -> str:
+        return f"The body is larger than {self.max_bytes} bytes: {self.advice}"
+
+    def count(self, receive: Receive) -> Receive:
+        """Let messages through up to the limit, and raise HTTPException at the first beyond."""
         seen = 0
 
         async def counted() -> Message:
             nonlocal seen
             message = await receive()
             seen += len(message.get("body", b""))
-            if seen > self._max_bytes:
-                raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, self._sentence())
+            if seen > self.max_bytes:
+                raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, self.sentence)
             return message
 
         return counted
-
-    def _sentence(self) -> str:
-        return f"The body is larger than {self._max_bytes} bytes: send less"
 
 
 def _refuse(path: str, detail: str) -> ASGIApp:

@@ -11,10 +11,11 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
-from api.schemas import PARTS_TAG, TEXT_TAG
+from api.schemas import TAGS
 from shared.database import StorageError
 from shared.errors import (
     ConflictError,
+    GoneError,
     InvalidInputError,
     LeaseLostError,
     ModelError,
@@ -34,6 +35,7 @@ STATUSES: dict[type[TurnmillError], HTTPStatus] = {
     TurnmillError: HTTPStatus.INTERNAL_SERVER_ERROR,
     InvalidInputError: HTTPStatus.UNPROCESSABLE_ENTITY,
     NotFoundError: HTTPStatus.NOT_FOUND,
+    GoneError: HTTPStatus.GONE,
     ConflictError: HTTPStatus.CONFLICT,
     LeaseLostError: HTTPStatus.CONFLICT,
     UnavailableError: HTTPStatus.SERVICE_UNAVAILABLE,
@@ -42,7 +44,8 @@ STATUSES: dict[type[TurnmillError], HTTPStatus] = {
 
 # Codes of what the HTTP layer itself refuses.
 CODES: dict[int, str] = {
-    HTTPStatus.BAD_REQUEST: "invalid_json",
+    HTTPStatus.BAD_REQUEST: "invalid_body",
+    HTTPStatus.FORBIDDEN: "forbidden",
     HTTPStatus.NOT_FOUND: "not_found",
     HTTPStatus.METHOD_NOT_ALLOWED: "method_not_allowed",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "body_too_large",
@@ -214,7 +217,7 @@ def _name_field(location: Sequence[str | int]) -> str:
     for part in location[1:]:
         if isinstance(part, int):
             name += f"[{part}]"
-        elif part not in (TEXT_TAG, PARTS_TAG):
+        elif part not in TAGS:
             name += f".{part}" if name else part
     # A name that the client made up may be anything.
     return name.encode("utf-8", "replace").decode()[:200] or "body"

@@ -14,6 +14,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from api.images import check_image_url
 from api.texts import Content, Metadata, Name, check_text
 
 MAX_TOOLS = 128
@@ -22,6 +23,8 @@ MAX_TOKENS = 2**31 - 1
 
 # Tags never show: fields are named as the client sent them.
 TEXT_TAG, PARTS_TAG = "<text>", "<parts>"
+PART_TAGS = {kind: f"<{kind} part>" for kind in ("text", "image_url", "image_file")}
+TAGS = frozenset({TEXT_TAG, PARTS_TAG, *PART_TAGS.values()})
 
 
 class _Body(BaseModel):
@@ -35,6 +38,52 @@ class TextPart(_Body):
     text: Content
 
 
+class ImageUrl(_Body):
+    """An image by its data URL."""
+
+    url: Annotated[str, AfterValidator(check_image_url)]
+
+
+class ImageUrlPart(_Body):
+    """An image that is sent along."""
+
+    type: Literal["image_url"]
+    image_url: ImageUrl
+
+
+class ImageFile(_Body):
+    """An image by its id."""
+
+    file_id: Annotated[str, Field(max_length=40), AfterValidator(check_text)]
+
+
+class ImageFilePart(_Body):
+    """An image that was uploaded before."""
+
+    type: Literal["image_file"]
+    image_file: ImageFile
+
+
+ImagePart = ImageUrlPart | ImageFilePart
+
+
+def _tag_part(value: object) -> str | None:
+    kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+    return PART_TAGS.get(kind) if isinstance(kind, str) else None
+
+
+InputPart = Annotated[
+    Annotated[TextPart, Tag(PART_TAGS["text"])]
+    | Annotated[ImageUrlPart, Tag(PART_TAGS["image_url"])]
+    | Annotated[ImageFilePart, Tag(PART_TAGS["image_file"])],
+    Discriminator(
+        _tag_part,
+        custom_error_type="part_type",
+        custom_error_message="must be a part with the type 'text', 'image_url' or 'image_file'",
+    ),
+]
+
+
 def _tag_input(value: object) -> str | None:
     if isinstance(value, str):
         return TEXT_TAG
@@ -43,7 +92,7 @@ def _tag_input(value: object) -> str | None:
 
 TurnInput = Annotated[
     Annotated[Content, Tag(TEXT_TAG)]
-    | Annotated[list[TextPart], Field(min_length=1, max_length=MAX_PARTS), Tag(PARTS_TAG)],
+    | Annotated[list[InputPart], Field(min_length=1, max_length=MAX_PARTS), Tag(PARTS_TAG)],
     Discriminator(
         _tag_input,
         custom_error_type="input_type",
@@ -67,10 +116,17 @@ class PostTurn(_Body):
 
     @property
     def text(self) -> str:
-        """The input as one text; parts are joined by a blank line."""
+        """The input as one text; parts are joined by a blank line, images are left out."""
         if isinstance(self.input, str):
             return self.input
-        return "\n\n".join(part.text for part in self.input)
+        return "\n\n".join(part.text for part in self.input if isinstance(part, TextPart))
+
+    @property
+    def images(self) -> list[ImagePart]:
+        """The images of the input, in order."""
+        if isinstance(self.input, str):
+            return []
+        return [part for part in self.input if not isinstance(part, TextPart)]
 
 
 class PostInjection(_Body):

@@ -5,8 +5,10 @@ from typing import Generic, TypeVar
 
 from pydantic import BaseModel
 
-from shared.ids import ConversationId, InjectionId, MessageId, TurnId
+from shared.attachment import Attachment
+from shared.ids import ConversationId, FileId, InjectionId, MessageId, TurnId
 from shared.repositories.conversations import ConversationView
+from shared.repositories.files import FileView
 from shared.repositories.injections import StoredInjection
 from shared.repositories.journal import StoredToolCall
 from shared.repositories.messages import StoredMessage
@@ -52,6 +54,8 @@ class Turn(BaseModel):
     compacted: bool
     # Tool calls as `step` events show them.
     steps: list[dict[str, object]]
+    # Images of the input.
+    attachments: tuple[Attachment, ...]
     metadata: dict[str, object]
     created_at: datetime
     started_at: datetime | None
@@ -76,7 +80,17 @@ class Message(BaseModel):
     role: str
     kind: str
     content: str
+    attachments: tuple[Attachment, ...]
     turn_id: TurnId
+    created_at: datetime
+
+
+class File(BaseModel):
+    """An uploaded file."""
+
+    id: FileId
+    mime_type: str
+    size_bytes: int
     created_at: datetime
 
 
@@ -139,6 +153,7 @@ def show_turn(
         iterations=turn.iterations,
         compacted=turn.compacted,
         steps=[describe_call(call) for call in calls],
+        attachments=turn.attachments,
         metadata=turn.metadata,
         created_at=turn.created_at,
         started_at=turn.started_at,
@@ -159,9 +174,15 @@ def show_message(message: StoredMessage) -> Message:
         role=message.role,
         kind=message.kind,
         content=message.text,
+        attachments=message.attachments,
         turn_id=message.turn_id,
         created_at=message.created_at,
     )
+
+
+def show_file(file: FileView) -> File:
+    """Return the file as clients see it."""
+    return File.model_validate(file, from_attributes=True)
 
 
 def show_injection(injection: StoredInjection) -> Injection:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
+from demo.chat_images import parse_image
 from demo.json_field import JsonField
 from demo.refusal import Refusal, invalid_type, invalid_value
 
@@ -34,7 +35,6 @@ PART_TYPES: dict[str, frozenset[str]] = {
     "assistant": frozenset({"text", "refusal"}),
     "tool": frozenset({"text"}),
 }
-IMAGE_URLS = ("https://", "http://", "data:image/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,19 +128,8 @@ def _parse_part(field: JsonField, role: str) -> Part:
     field.check_keys({"type", kind})
     content = field.require(kind)
     if kind == "image_url":
-        return Part(type=kind, image_url=_parse_image(content))
+        return Part(type=kind, image_url=parse_image(content))
     return Part(type=kind, text=content.filled_text())
-
-
-def _parse_image(field: JsonField) -> str:
-    field.check_keys({"url", "detail"})
-    if detail := field.get("detail"):
-        detail.choice({"auto", "low", "high"})
-    url = field.require("url")
-    text = url.filled_text()
-    if not text.lower().startswith(IMAGE_URLS):
-        raise invalid_value(url.path, "expected a URL of an image, or a data URL with one")
-    return text
 
 
 def _parse_calls(field: JsonField) -> tuple[CallInHistory, ...]:

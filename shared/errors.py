@@ -40,6 +40,12 @@ class NotFoundError(TurnmillError):
     code = "not_found"
 
 
+class GoneError(TurnmillError):
+    """The thing was there and is no longer."""
+
+    code = "gone"
+
+
 class ConflictError(TurnmillError):
     """The state of the thing does not allow this."""
 

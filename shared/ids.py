@@ -12,6 +12,7 @@ TurnId = NewType("TurnId", str)
 MessageId = NewType("MessageId", str)
 InjectionId = NewType("InjectionId", str)
 ToolCallId = NewType("ToolCallId", str)
+FileId = NewType("FileId", str)
 
 
 def new_conversation_id() -> ConversationId:
@@ -37,6 +38,11 @@ def new_injection_id() -> InjectionId:
 def new_tool_call_id() -> ToolCallId:
     """Return a fresh `tool_…` id, the idempotency key a tool can see."""
     return ToolCallId(f"tool_{uuid7_hex()}")
+
+
+def new_file_id() -> FileId:
+    """Return a fresh `file_…` id."""
+    return FileId(f"file_{uuid7_hex()}")
 
 
 def uuid7_hex() -> str:

@@ -105,6 +105,16 @@ class Settings(BaseModel):
     max_input_chars: int = Field(400_000, ge=1, alias=_env("MAX_INPUT_CHARS"))
     """Most characters of text in one input or injected message."""
 
+    files_dir: Path | None = Field(None, alias=_env("FILES_DIR"))
+    """Where the bytes of images are kept; unset: `files` in the data directory. API and workers on
+    several machines need a shared volume here."""
+
+    max_file_bytes: int = Field(10_000_000, ge=1_000, alias=_env("MAX_FILE_BYTES"))
+    """Largest image; a larger one is refused."""
+
+    max_images: int = Field(10, ge=0, alias=_env("MAX_IMAGES"))
+    """Most images in one input."""
+
     llm_base_url: str = Field("https://api.openai.com/v1", alias="LLM_BASE_URL")
     """Base URL of the OpenAI-compatible provider."""
 
@@ -194,6 +204,11 @@ class Settings(BaseModel):
         if scheme.partition("+")[0] in ("postgres", "postgresql"):
             return f"postgresql+psycopg://{rest}"
         return self.database_url
+
+    @property
+    def files_path(self) -> Path:
+        """Directory of the files' bytes."""
+        return self.files_dir or self.data_dir / "files"
 
     @property
     def broker_url(self) -> str:

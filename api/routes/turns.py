@@ -1,6 +1,6 @@
 """Turns: posting and reading them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Annotated
 
@@ -14,11 +14,12 @@ from api.idempotency import hash_request, write_once
 from api.json_route import JsonRoute
 from api.reading import Reading, begin_reading
 from api.schemas import PostTurn
+from api.uploads import find_attachments, new_files, remove_images, store_images
 from api.waiting import wait_for_end
 from shared.admission import Admission, admit_turn
-from shared.errors import NotFoundError
+from shared.errors import ConflictError, NotFoundError
 from shared.ids import ConversationId, TurnId, new_conversation_id, new_turn_id
-from shared.repositories import journal, turns
+from shared.repositories import files, journal, turns
 from shared.repositories.turns import NewTurn, TurnView
 from shared.task_names import TurnTask
 from shared.turn_state import IfBusy, TurnMode, TurnStatus
@@ -50,6 +51,7 @@ async def post_turn(
     """Accept a turn. With `Accept: text/event-stream` its events are the answer."""
     parts.check_length("input", body.text)
     parts.check_length("instructions", body.instructions or "")
+    parts.check_images(len(body.images))
     posted = await parts.background.complete(_post(parts, body, idempotency_key))
     headers = {"Location": f"/v1/turns/{posted.turn.id}"}
     if sse.MEDIA_TYPE in accept.lower():
@@ -104,19 +106,29 @@ async def read_turn(parts: Parts, turn_id: TurnId) -> views.Turn:
 
 async def _post(parts: Parts, body: PostTurn, idempotency_key: str | None) -> _Posted:
     turn = _new_turn(body, idempotency_key)
+    max_bytes = parts.settings.max_file_bytes
+    images = await store_images(parts.files, body.images, max_bytes=max_bytes)
 
     def work(connection: Connection) -> _Posted:
         admission = admit_turn(
             connection,
-            turn,
+            replace(turn, attachments=find_attachments(connection, images)),
             starts_conversation=body.conversation_id is None,
             if_busy=IfBusy(body.if_busy),
         )
+        if admission.is_new:
+            files.insert_files(connection, new_files(images))
         return _Posted(admission, _show_admitted(connection, admission))
 
-    posted = await write_once(parts.database, work)
+    try:
+        posted = await write_once(parts.database, work)
+    except (ConflictError, NotFoundError):
+        await remove_images(parts.files, images)
+        raise
     if posted.admission.is_new:
         await parts.background.follow_up(_start(parts, posted.admission.turn))
+    else:
+        await remove_images(parts.files, images)
     return posted
 
 

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, bindparam, func, insert, select
 
+from shared.attachment import Attachment
 from shared.clock import now
 from shared.database import AnyRow
 from shared.ids import ConversationId, MessageId, TurnId, new_message_id
@@ -23,6 +24,8 @@ class StoredMessage:
     kind: str
     # The message's text.
     text: str
+    # Images after the text.
+    attachments: tuple[Attachment, ...]
     turn_id: TurnId
     created_at: datetime
 
@@ -33,6 +36,7 @@ _COLUMNS = (
     Message.role,
     Message.kind,
     Message.content.label("text"),
+    Message.attachments,
     Message.turn_id,
     Message.created_at,
 )
@@ -64,6 +68,7 @@ def insert_message(
     role: str,
     kind: str,
     content: str,
+    attachments: tuple[Attachment, ...] = (),
 ) -> None:
     """Write a message at a position that is known to be the next."""
     connection.execute(
@@ -75,6 +80,7 @@ def insert_message(
             "role": role,
             "kind": kind,
             "content": content,
+            "attachments": attachments,
             "turn_id": turn_id,
         },
     )

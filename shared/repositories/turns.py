@@ -20,6 +20,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import aliased
 
+from shared.attachment import Attachment
 from shared.clock import now
 from shared.database import AnyRow, AnyUpdate
 from shared.ids import ConversationId, TurnId
@@ -40,6 +41,7 @@ class NewTurn:
     model: str | None
     tools: tuple[str, ...] | None
     metadata: dict[str, object]
+    attachments: tuple[Attachment, ...] = ()
     idempotency_key: str | None = None
     idempotency_hash: str | None = None
 
@@ -52,6 +54,7 @@ class ClaimedTurn:
     conversation_id: ConversationId
     mode: TurnMode
     input: str
+    attachments: tuple[Attachment, ...]
     instructions: str | None
     model: str | None
     tools: tuple[str, ...] | None
@@ -95,6 +98,7 @@ class TurnView:
     error: dict[str, object] | None
     cancel_by: str | None
     cancel_reason: str | None
+    attachments: tuple[Attachment, ...]
     metadata: dict[str, object]
     created_at: datetime
     started_at: datetime | None
@@ -128,6 +132,7 @@ VIEW_COLUMNS = (
     Turn.error,
     Turn.cancel_by,
     Turn.cancel_reason,
+    Turn.attachments,
     Turn.metadata_.label("metadata"),
     Turn.created_at,
     Turn.started_at,
@@ -167,6 +172,7 @@ def insert_turn(connection: Connection, turn: NewTurn, number: int) -> TurnView:
             "number": number,
             "mode": turn.mode,
             "input": turn.input,
+            "attachments": turn.attachments,
             "instructions": turn.instructions,
             "model": turn.model,
             "tools": list(turn.tools) if turn.tools is not None else None,
@@ -282,6 +288,7 @@ def _claim_statement() -> AnyUpdate:
             Turn.conversation_id,
             Turn.mode,
             Turn.input,
+            Turn.attachments,
             Turn.instructions,
             Turn.model,
             Turn.tools,
@@ -336,6 +343,7 @@ def claim_turn(
             role="user",
             kind="input",
             content=claimed.input,
+            attachments=claimed.attachments,
         )
     return claimed
 
@@ -444,6 +452,7 @@ def _claimed(row: AnyRow) -> ClaimedTurn:
         conversation_id=ConversationId(row.conversation_id),
         mode=TurnMode(row.mode),
         input=row.input,
+        attachments=row.attachments,
         instructions=row.instructions,
         model=row.model,
         tools=tuple(row.tools) if row.tools is not None else None,

@@ -2,6 +2,7 @@
 
 from shared.tables.base import Base
 from shared.tables.conversation import Conversation
+from shared.tables.file import File
 from shared.tables.injection import Injection
 from shared.tables.journal_entry import JournalEntry
 from shared.tables.message import Message
@@ -14,6 +15,7 @@ from shared.tables.turn import Turn
 __all__ = [
     "Base",
     "Conversation",
+    "File",
     "Injection",
     "JournalEntry",
     "Message",

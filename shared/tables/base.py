@@ -1,5 +1,6 @@
-"""The declarative base: constraint names by convention, times and JSON alike on both stores."""
+"""The declarative base: constraint names by convention, column types alike on both stores."""
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -7,6 +8,9 @@ from sqlalchemy import JSON, DateTime, Dialect, MetaData, String
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase
 from sqlalchemy.types import TypeDecorator, TypeEngine
+
+from shared.attachment import Attachment
+from shared.ids import FileId
 
 # JSON as the store keeps it best.
 Json = JSON().with_variant(JSONB(), "postgresql")
@@ -54,3 +58,22 @@ class UtcTime(TypeDecorator[datetime]):
         if isinstance(value, str):
             return datetime.fromisoformat(value).replace(tzinfo=UTC)
         return value.astimezone(UTC) if isinstance(value, datetime) else None
+
+
+class AttachmentList(TypeDecorator[tuple[Attachment, ...]]):
+    """Attachments as a JSON list of `{file_id, mime_type}`, in order."""
+
+    impl = Json
+    cache_ok = True
+
+    def process_bind_param(self, value: tuple[Attachment, ...] | None, dialect: Dialect) -> object:  # noqa: ARG002
+        """Write a list of objects."""
+        return [asdict(item) for item in value or ()]
+
+    def process_result_value(self, value: object, dialect: Dialect) -> tuple[Attachment, ...]:  # noqa: ARG002
+        """Read what was written."""
+        items = value if isinstance(value, list) else []
+        return tuple(
+            Attachment(file_id=FileId(item["file_id"]), mime_type=item["mime_type"])
+            for item in items
+        )

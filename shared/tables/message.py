@@ -2,10 +2,11 @@
 
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, String, Text, UniqueConstraint
+from sqlalchemy import ForeignKey, String, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from shared.tables.base import Base, UtcTime
+from shared.attachment import Attachment
+from shared.tables.base import AttachmentList, Base, UtcTime
 
 
 class Message(Base):
@@ -25,5 +26,10 @@ class Message(Base):
     # input, injection, answer or note (an assistant note after a turn without an answer)
     kind: Mapped[str] = mapped_column(String(16))
     content: Mapped[str] = mapped_column(Text)
+    # Images of a user's input, in order after the text.
+    attachments: Mapped[tuple[Attachment, ...]] = mapped_column(
+        AttachmentList,
+        server_default=text("'[]'"),
+    )
     turn_id: Mapped[str] = mapped_column(ForeignKey("turns.id", ondelete="CASCADE"), index=True)
     created_at: Mapped[datetime] = mapped_column(UtcTime)

@@ -5,7 +5,8 @@ from datetime import datetime
 from sqlalchemy import ForeignKey, Index, String, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from shared.tables.base import Base, Json, UtcTime
+from shared.attachment import Attachment
+from shared.tables.base import AttachmentList, Base, Json, UtcTime
 
 _ACTIVE = text("status IN ('running', 'waiting')")
 _OPEN = text("status IN ('queued', 'running', 'waiting')")
@@ -40,6 +41,11 @@ class Turn(Base):
     phase: Mapped[str | None] = mapped_column(String(32))
     mode: Mapped[str] = mapped_column(String(16))
     input: Mapped[str] = mapped_column(Text)
+    # Images of the input, in order after the text.
+    attachments: Mapped[tuple[Attachment, ...]] = mapped_column(
+        AttachmentList,
+        server_default=text("'[]'"),
+    )
     instructions: Mapped[str | None] = mapped_column(Text)
     model: Mapped[str | None] = mapped_column(String(200))
     # Names of the tools offered; NULL offers all.

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,7 @@ from shared.errors import (
     ModelTimeoutError,
     ModelUnavailableError,
 )
+from shared.file_store import FileStore
 from tests.helpers.ports import free_port
 from tests.helpers.waiting import wait_until_async
 from tests.unit.workers.model.requests import ADD, REQUEST
@@ -34,6 +36,7 @@ from workers.model.values import (
 EVENT_STREAM = {"content-type": "text/event-stream"}
 # More than the hundred connections that HTTP clients allow themselves by default.
 MANY = 300
+NO_FILES = FileStore(Path("there is no such folder"))
 Script = Callable[["Call"], Awaitable[None]]
 
 
@@ -130,7 +133,7 @@ async def server() -> AsyncIterator[Server]:
 
 @pytest.fixture
 async def client() -> AsyncIterator[ModelClient]:
-    made = ModelClient(connect_timeout_s=5, read_timeout_s=5)
+    made = ModelClient(NO_FILES, connect_timeout_s=5, read_timeout_s=5)
     yield made
     await made.close()
 
@@ -351,7 +354,7 @@ async def test_error_in_the_stream_is_mapped(server: Server, client: ModelClient
 
 
 async def test_silence_is_a_timeout(server: Server) -> None:
-    client = ModelClient(connect_timeout_s=5, read_timeout_s=0.2)
+    client = ModelClient(NO_FILES, connect_timeout_s=5, read_timeout_s=0.2)
     server.script(hold)
     with pytest.raises(ModelTimeoutError, match="LLM_READ_TIMEOUT_S"):
         await read(client, server.request)
@@ -509,4 +512,4 @@ async def test_clients_of_providers_are_kept_and_bounded(
 
 
 async def test_closing_an_unused_client_does_nothing() -> None:
-    await ModelClient(connect_timeout_s=1, read_timeout_s=1).close()
+    await ModelClient(NO_FILES, connect_timeout_s=1, read_timeout_s=1).close()

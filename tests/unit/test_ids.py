@@ -18,6 +18,7 @@ MAKERS: dict[str, Callable[[], str]] = {
     "msg_": ids.new_message_id,
     "inj_": ids.new_injection_id,
     "tool_": ids.new_tool_call_id,
+    "file_": ids.new_file_id,
 }
 
 

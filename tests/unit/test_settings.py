@@ -141,6 +141,11 @@ def test_database_is_sqlite_in_the_data_directory_by_default() -> None:
     assert settings.sync_database_url == "sqlite:////srv/data/turnmill.sqlite3"
 
 
+def test_files_lie_in_the_data_directory_unless_they_have_one_of_their_own() -> None:
+    assert read(TURNMILL_DATA_DIR="/srv/data").files_path == Path("/srv/data/files")
+    assert read(TURNMILL_FILES_DIR="/mnt/files").files_path == Path("/mnt/files")
+
+
 def test_redis_is_named_when_it_is_missing() -> None:
     with pytest.raises(ConfigurationError, match=r"TURNMILL_REDIS_URL.*turnmill up"):
         _ = read().broker_url

@@ -11,7 +11,7 @@ from workers.context.estimate import (
     estimate_tokens,
     tool_text,
 )
-from workers.context.messages import ImagePart, Message
+from workers.context.messages import Message, TextPart
 from workers.context.shape import Shape, shape_of
 from workers.model.values import ModelRequest, ToolSchema
 
@@ -90,7 +90,7 @@ def message_shape(message: Message) -> Shape:
     content = message.content
     images = 0
     if content is not None and not isinstance(content, str):
-        images = sum(isinstance(part, ImagePart) for part in content)
+        images = sum(not isinstance(part, TextPart) for part in content)
     calls = "".join(call.name + call.arguments for call in message.tool_calls)
     shape = shape_of(message.text + calls)
     return Shape(shape.ascii + MESSAGE_TOKENS, shape.other, IMAGE_TOKENS * images)

@@ -8,9 +8,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from shared.attachment import Attachment
 from shared.repositories.summaries import Checkpoint
 from workers.context.compaction import Compaction, newest_gone
 from workers.context.counter import ESTIMATE, TokenCounter
+from workers.context.images import attach
 from workers.context.llm_compact import Summarize, llm_compact
 from workers.context.memory import BaseMemory
 from workers.context.messages import Message, Role
@@ -31,6 +33,10 @@ class HistoryMessage(Protocol):
     @property
     def text(self) -> str:
         """The message's text."""
+
+    @property
+    def attachments(self) -> Sequence[Attachment]:
+        """The message's images."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,4 +141,5 @@ def _is_history(stored: HistoryMessage) -> bool:
 
 def _to_message(stored: HistoryMessage) -> Message:
     role: Role = "user" if stored.role == "user" else "assistant"
-    return Message(role=role, content=stored.text, origin="history", position=stored.position)
+    content = attach(stored.text, stored.attachments)
+    return Message(role=role, content=content, origin="history", position=stored.position)

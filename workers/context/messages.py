@@ -6,6 +6,8 @@ A *round* is an assistant message with tool calls and all their results; nothing
 from dataclasses import dataclass
 from typing import Literal
 
+from shared.ids import FileId
+
 Role = Literal["system", "user", "assistant", "tool"]
 Origin = Literal["instructions", "summary", "history", "query", "injection", "loop"]
 
@@ -24,7 +26,15 @@ class ImagePart:
     url: str
 
 
-Part = TextPart | ImagePart
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredImage:
+    """An image whose bytes are still to be read; without them it is sent as a sentence."""
+
+    file_id: FileId
+    mime_type: str
+
+
+Part = TextPart | ImagePart | StoredImage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +91,14 @@ class Message:
 def _wire_content(content: str | tuple[Part, ...] | None) -> object:
     if content is None or isinstance(content, str):
         return content
-    return [
-        {"type": "text", "text": part.text}
-        if isinstance(part, TextPart)
-        else {"type": "image_url", "image_url": {"url": part.url}}
-        for part in content
-    ]
+    return [_wire_part(part) for part in content]
+
+
+def _wire_part(part: Part) -> dict[str, object]:
+    match part:
+        case TextPart(text=text):
+            return {"type": "text", "text": text}
+        case ImagePart(url=url):
+            return {"type": "image_url", "image_url": {"url": url}}
+        case StoredImage(file_id=file_id):
+            return {"type": "text", "text": f"[Image {file_id} is no longer available]"}

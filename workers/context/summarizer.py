@@ -12,7 +12,7 @@ from workers.context.budget import Budget
 from workers.context.counter import TokenCounter
 from workers.context.hints import Hint, prompt_for
 from workers.context.llm_compact import SummaryRefusedError
-from workers.context.messages import ImagePart, Message
+from workers.context.messages import Message, TextPart
 from workers.context.summary import is_summary, summary_text
 from workers.model.together import together
 from workers.model.values import ModelRequest, ModelResponse, ModelTarget
@@ -107,7 +107,7 @@ def render(message: Message) -> str:
     if is_summary(message):
         return _plain(f"Earlier summary: {summary_text([message])}")
     content = message.content if isinstance(message.content, tuple) else ()
-    images = " [image]" * sum(isinstance(part, ImagePart) for part in content)
+    images = " [image]" * sum(not isinstance(part, TextPart) for part in content)
     text = message.text + images
     if message.role == "tool":
         return _plain(f"Tool result: {text}")

@@ -13,6 +13,8 @@ from functools import lru_cache
 import httpx2
 from openai import AsyncOpenAI, DefaultAioHttpClient
 
+from shared.file_store import FileStore
+from workers.context.images import load_images
 from workers.model.assembly import Assembly
 from workers.model.failures import (
     CALL_ERRORS,
@@ -48,9 +50,19 @@ HEADERS = {
 
 
 class ModelClient:
-    """Calls models. One per worker process, used on one event loop."""
+    """Calls models. One per worker process, used on one event loop.
 
-    def __init__(self, *, connect_timeout_s: float, read_timeout_s: float) -> None:
+    files: where the images of requests are read.
+    """
+
+    def __init__(
+        self,
+        files: FileStore,
+        *,
+        connect_timeout_s: float,
+        read_timeout_s: float,
+    ) -> None:
+        self._files = files
         self._http = DefaultAioHttpClient(
             limits=httpx2.Limits(max_connections=UNLIMITED, keepalive_expiry=KEEPALIVE_S),
             timeout=httpx2.Timeout(
@@ -93,7 +105,7 @@ class ModelClient:
 
     async def _send(self, request: ModelRequest) -> httpx2.Response:
         target = request.target
-        body = encode_body(request)
+        body = encode_body(await load_images(request, self._files))
         try:
             client = self._client_of(target.base_url, target.api_key)
             return await client.post(

@@ -1,8 +1,9 @@
 """The request that has the answer written once the loop's work is done."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from workers.context.messages import Message
+from workers.context.messages import Message, TextPart
 from workers.context.summary import is_summary, summary_text
 from workers.react.prompts import SYNTHESIS, system_prompt
 
@@ -24,6 +25,8 @@ def synthesis_messages(
     draft: the loop's own brief answer.
     """
     record = "\n".join(_describe(message) for message in loop)
+    parts = query.content if isinstance(query.content, tuple) else ()
+    images = [part for part in parts if not isinstance(part, TextPart)]
     # The record last: if the whole is too long, its end is what gets cut.
     text = f"Request:\n{query.text}\n\nBrief answer:\n{draft}\n\nRecord of the work:\n{record}"
     return (
@@ -33,7 +36,7 @@ def synthesis_messages(
             origin="instructions",
         ),
         *history,
-        Message(role="user", content=text, pinned=True, origin="query"),
+        replace(query, content=(TextPart(text=text), *images) if images else text, pinned=True),
     )
 
 

@@ -13,6 +13,7 @@ from workers.context.compaction import Compaction
 from workers.context.db_memory import DbMemory, StoredHistory
 from workers.context.guard import ContextGuard
 from workers.context.hints import Hint
+from workers.context.images import attach
 from workers.context.llm_compact import Summarize
 from workers.context.messages import Message
 from workers.context.meter import TokenMeter
@@ -54,7 +55,12 @@ class TurnContext:
         self._guard = ContextGuard(meter, summarize)
         self._history_version = history_version
         self._history: tuple[Message, ...] = ()
-        self._query = Message(role="user", content=run.turn.input, pinned=True, origin="query")
+        self._query = Message(
+            role="user",
+            content=attach(run.turn.input, run.turn.attachments),
+            pinned=True,
+            origin="query",
+        )
 
     async def remember(self, load: Callable[[], Awaitable[StoredHistory]]) -> None:
         """Load the history, within what the rest of the request leaves of the budget."""

@@ -22,6 +22,7 @@ from shared.broker import Doorbell
 from shared.database import create_sync_engine, open_database
 from shared.event_log import EventLog, open_redis
 from shared.event_writer import EventStreams
+from shared.file_store import FileStore
 from shared.ids import uuid7_hex
 from shared.ready_file import ready_file
 from shared.settings import Settings
@@ -124,6 +125,7 @@ class WorkerProcess:
         doorbell = Doorbell(self._broker)
         held = HeldLeases()
         models = ModelClient(
+            FileStore(settings.files_path),
             connect_timeout_s=settings.llm_connect_timeout_s,
             read_timeout_s=settings.llm_read_timeout_s,
         )

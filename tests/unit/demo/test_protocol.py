@@ -15,6 +15,7 @@ CALL = {"id": "call_1", "type": "function", "function": {"name": "calculator", "
 ASK = {"role": "assistant", "content": None, "tool_calls": [CALL]}
 RESULT = {"role": "tool", "tool_call_id": "call_1", "content": "4"}
 USER = {"role": "user", "content": "2+2?"}
+PNG_URL = "data:image/png;base64,iVBORw0KGgo="
 BODY: dict[str, Any] = {
     "model": "m",
     "messages": [{"role": "system", "content": "Be kind."}, USER, ASK, RESULT],
@@ -40,6 +41,10 @@ def without(key: str) -> dict[str, Any]:
 
 def user(content: object) -> dict[str, Any]:
     return {"role": "user", "content": content}
+
+
+def image(url: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url}}
 
 
 def nested(levels: int) -> dict[str, Any]:
@@ -110,6 +115,21 @@ REFUSED: dict[str, tuple[object, str | None, str | None]] = {
         chat(user([{"type": "image_url", "image_url": {"url": "cat.png"}}])),
         "messages[0].content[0].image_url.url",
         "invalid_value",
+    ),
+    "image-broken-base64": (
+        chat(user([image(PNG_URL.rstrip("="))])),
+        "messages[0].content[0].image_url.url",
+        "invalid_value",
+    ),
+    "image-without-base64": (
+        chat(user([image("data:image/svg+xml,<svg/>")])),
+        "messages[0].content[0].image_url.url",
+        "invalid_value",
+    ),
+    "image-of-unknown-type": (
+        chat(user([image("data:image/png;base64,aGVsbG8=")])),
+        None,
+        "invalid_image_format",
     ),
     "image-from-assistant": (
         chat({"role": "assistant", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}),
@@ -303,7 +323,7 @@ def test_odd_characters_are_taken(escaped: str, text: str) -> None:
 
 
 def test_parts_and_parallel_calls_are_taken() -> None:
-    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA", "detail": "low"}}
+    image = {"type": "image_url", "image_url": {"url": PNG_URL, "detail": "low"}}
     other = CALL | {"id": "call_2"}
     sent = chat(
         user([{"type": "text", "text": "What"}, image, {"type": "text", "text": "is it?"}]),

@@ -2,6 +2,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from shared.attachment import Attachment
 from shared.repositories.summaries import Checkpoint
 from tests.unit.workers.context.histories import ScriptedSummaries
 from workers.context.db_memory import DbMemory, StoredHistory
@@ -16,6 +17,7 @@ class Stored:
     role: str
     text: str
     position: int = 0
+    attachments: tuple[Attachment, ...] = ()
 
 
 class BrokenError(Exception):
