@@ -163,7 +163,7 @@ def _not_a_url() -> PydanticCustomError:
 class PutModel(_Body):
     """A model and its limits. What is left out comes from the workers' environment."""
 
-    role: Literal["main"] | None = None
+    role: Literal["main", "fast"] | None = None
     base_url: Annotated[str, Field(max_length=2_000), AfterValidator(_check_base_url)] | None = None
     api_key_env: (
         Annotated[str, Field(max_length=100, pattern=r"^(LLM|OPENAI)_[A-Z0-9_]*KEY$")] | None
