@@ -102,10 +102,10 @@ def call_error(error: Exception, target: ModelTarget) -> ModelError:
     )
 
 
-def broken_stream(error: Exception, target: ModelTarget) -> ModelError:
+def broken_stream(error: Exception, target: ModelTarget) -> ModelStreamError:
     """Return our error for one that was raised after the answer began."""
     if _is_timeout(error):
-        return _timed_out(error, target)
+        return ModelStreamError(f"The answer of {target.name} broke off: {_silence(target)}")
     return ModelStreamError(f"The answer of {target.name} broke off: the connection was lost")
 
 
@@ -213,9 +213,13 @@ def _timed_out(error: Exception, target: ModelTarget) -> ModelTimeoutError:
     if is_connecting:
         url = shown_url(target.base_url)
         return ModelTimeoutError(f"{url} accepts no connection in time: check LLM_BASE_URL")
-    return ModelTimeoutError(
+    return ModelTimeoutError(_silence(target))
+
+
+def _silence(target: ModelTarget) -> str:
+    return (
         f"{target.name} at {_host(target)} was silent for too long: try again, or raise"
-        " LLM_READ_TIMEOUT_S",
+        " LLM_READ_TIMEOUT_S"
     )
 
 
