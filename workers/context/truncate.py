@@ -1,6 +1,6 @@
 """Truncation by whole units: what must stay stays, of the rest the newest that fit."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from workers.context.counter import ESTIMATE, TokenCounter
 from workers.context.messages import Message
@@ -16,20 +16,34 @@ def smart_truncate(
 
     messages: oldest first; not changed.
     budget_tokens: size wanted, as the counter counts.
+    Returns what `keep_newest` does.
+    """
+    return keep_newest(messages, budget_tokens, counter.messages)
+
+
+def keep_newest(
+    messages: Sequence[Message],
+    room: int,
+    size: Callable[[Unit], int],
+) -> tuple[Message, ...]:
+    """Keep what must stay, and of the rest the newest that fit.
+
+    messages: oldest first; not changed.
+    room: most that the messages may have together, as size measures them.
     Returns the system messages, the pinned ones (with the round they are in) and, of the other
     units, the longest run of newest ones that fits besides those, all in their old order. Only
-    if those that must stay are too large by themselves, the result is over the budget. It never
-    begins with an assistant or tool message, system messages aside, unless that one is pinned.
+    if those that must stay are too large by themselves, the result is too. It never begins with
+    an assistant or tool message, system messages aside, unless that one is pinned.
     """
     units = split_units(messages)
-    left = budget_tokens - sum(counter.messages(unit) for unit in units if is_protected(unit))
+    left = room - sum(size(unit) for unit in units if is_protected(unit))
     kept: list[Unit] = []
     is_full = False
     for unit in reversed(units):
         if is_protected(unit):
             kept.append(unit)
             continue
-        left -= counter.messages(unit)
+        left -= size(unit)
         # Once a unit is left out, older ones are too: a gap would tear the talk apart.
         is_full = is_full or left < 0
         if not is_full:
