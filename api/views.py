@@ -1,7 +1,7 @@
 """What the API answers."""
 
 from datetime import datetime
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from pydantic import BaseModel
 
@@ -13,6 +13,7 @@ from shared.repositories.injections import StoredInjection
 from shared.repositories.journal import StoredToolCall
 from shared.repositories.messages import StoredMessage
 from shared.repositories.model_configs import ModelConfig
+from shared.repositories.summaries import Checkpoint
 from shared.repositories.turns import TurnView
 from shared.snapshot import describe_call
 from shared.turn_state import InjectionState, TurnMode, TurnStatus
@@ -83,6 +84,24 @@ class Message(BaseModel):
     attachments: tuple[Attachment, ...]
     turn_id: TurnId
     created_at: datetime
+
+
+class Summary(BaseModel):
+    """What stands for all messages of a conversation up to a position, in requests to models."""
+
+    # Of the newest message it stands for; it comes right after that one.
+    position: int
+    role: Literal["system"] = "system"
+    kind: Literal["summary"] = "summary"
+    # "" where the messages were left out.
+    content: str
+    # llm or truncate
+    method: str
+    # Size of the content.
+    tokens: int
+    # The model that wrote it.
+    model: str | None
+    created_at: datetime | None
 
 
 class File(BaseModel):
@@ -177,6 +196,18 @@ def show_message(message: StoredMessage) -> Message:
         attachments=message.attachments,
         turn_id=message.turn_id,
         created_at=message.created_at,
+    )
+
+
+def show_summary(checkpoint: Checkpoint) -> Summary:
+    """Return the checkpoint as clients see it."""
+    return Summary(
+        position=checkpoint.until_position,
+        content=checkpoint.content,
+        method=checkpoint.method,
+        tokens=checkpoint.tokens,
+        model=checkpoint.model,
+        created_at=checkpoint.created_at,
     )
 
 

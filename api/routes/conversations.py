@@ -13,8 +13,9 @@ from api.dependencies import ConversationIdOf, LimitOf, PartsOf, check_number
 from api.json_route import JsonRoute
 from shared.errors import ConflictError, NotFoundError
 from shared.ids import ConversationId
-from shared.repositories import conversations, journal, messages, turns
+from shared.repositories import conversations, journal, messages, summaries, turns
 from shared.repositories.conversations import ConversationView
+from shared.repositories.messages import StoredMessage
 from shared.repositories.turns import TurnView
 
 DEFAULT_LIMIT = 50
@@ -58,10 +59,13 @@ async def list_messages(
     parts: PartsOf,
     after: Annotated[int, Depends(check_number("messages"))],
     limit: LimitOf = DEFAULT_LIMIT,
-) -> views.Page[views.Message]:
-    """Return messages in order, those after a position."""
+) -> views.Page[views.Message | views.Summary]:
+    """Return messages in order, those after a position, each summary after the last it covers.
 
-    def work(connection: Connection) -> list[views.Message]:
+    limit: of messages; summaries are not counted.
+    """
+
+    def work(connection: Connection) -> views.Page[views.Message | views.Summary]:
         _require(connection, conversation_id)
         found = messages.list_messages(
             connection,
@@ -69,11 +73,13 @@ async def list_messages(
             after_position=after,
             limit=limit + 1,
         )
-        return [views.show_message(item) for item in found]
+        shown = found[:limit]
+        return views.Page(
+            items=_with_summaries(connection, conversation_id, shown),
+            next=str(shown[-1].position) if len(found) > limit else None,
+        )
 
-    found = await parts.database.read(work)
-    shown = found[:limit]
-    return views.Page(items=shown, next=str(shown[-1].position) if len(found) > limit else None)
+    return await parts.database.read(work)
 
 
 @router.get("/{conversation_id}/turns")
@@ -112,6 +118,30 @@ def _delete(connection: Connection, conversation_id: ConversationId) -> None:
             f"Conversation {conversation_id} has an open turn: cancel it or wait for its end",
         )
     conversations.delete_conversation(connection, conversation_id)
+
+
+def _with_summaries(
+    connection: Connection,
+    conversation_id: ConversationId,
+    shown: Sequence[StoredMessage],
+) -> list[views.Message | views.Summary]:
+    if not shown:
+        return []
+    checkpoints = summaries.list_checkpoints(
+        connection,
+        conversation_id,
+        from_position=shown[0].position,
+        until_position=shown[-1].position,
+    )
+    items: list[views.Message | views.Summary] = []
+    for message in shown:
+        items.append(views.show_message(message))
+        items += [
+            views.show_summary(checkpoint)
+            for checkpoint in checkpoints
+            if checkpoint.until_position == message.position
+        ]
+    return items
 
 
 def _show_turns(connection: Connection, found: Sequence[TurnView]) -> list[views.Turn]:
