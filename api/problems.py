@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
 
 import orjson
 import structlog
@@ -24,6 +23,7 @@ from shared.errors import (
     TurnmillError,
     UnavailableError,
 )
+from shared.refusals import explain
 
 log = structlog.get_logger()
 
@@ -54,12 +54,6 @@ CODES: dict[int, str] = {
 
 UNEXPECTED = "Something went wrong here: try again, and give the X-Request-ID if it stays"
 STORAGE_GONE = "The database cannot be used now: try again in a moment"
-
-# Sentences for pydantic's types of error whose own words do not say what to do.
-SENTENCES: dict[str, str] = {
-    "extra_forbidden": "is not a known field: remove it",
-    "missing": "is missing: send it",
-}
 
 
 def status_of(error: TurnmillError) -> HTTPStatus:
@@ -198,7 +192,7 @@ async def _on_validation(request: Request, error: Exception) -> Response:
             detail=f"The body is not valid JSON: {found[0]['ctx']['error']} at character"
             f" {found[0]['loc'][-1]}",
         )
-    errors = [{"field": _name_field(item["loc"]), "message": _explain(item)} for item in found]
+    errors = [{"field": _name_field(item["loc"]), "message": explain(item)} for item in found]
     return problem_response(
         request.url.path,
         status=HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -221,13 +215,3 @@ def _name_field(location: Sequence[str | int]) -> str:
             name += f".{part}" if name else part
     # A name that the client made up may be anything.
     return name.encode("utf-8", "replace").decode()[:200] or "body"
-
-
-def _explain(item: Mapping[str, Any]) -> str:
-    known = SENTENCES.get(item["type"])
-    if known is not None:
-        return known
-    message = str(item["msg"])
-    for start in ("Input should ", "String should ", "List should ", "Value should "):
-        message = message.replace(start, "should ", 1) if message.startswith(start) else message
-    return message.encode("utf-8", "replace").decode()

@@ -1,7 +1,6 @@
 """What clients send. Unknown fields and wrong types are refused."""
 
-from typing import Annotated, Literal, Self
-from urllib.parse import urlsplit
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
@@ -10,16 +9,14 @@ from pydantic import (
     Discriminator,
     Field,
     Tag,
-    model_validator,
 )
-from pydantic_core import PydanticCustomError
 
 from api.images import check_image_url
-from api.texts import Content, Metadata, Name, check_text
+from api.texts import Content, Metadata, Name
+from shared.text import check_text
 
 MAX_TOOLS = 128
 MAX_PARTS = 256
-MAX_TOKENS = 2**31 - 1
 
 # Tags never show: fields are named as the client sent them.
 TEXT_TAG, PARTS_TAG = "<text>", "<parts>"
@@ -139,47 +136,3 @@ class PostCancel(_Body):
     """A wish to end a turn."""
 
     reason: Annotated[str, Field(max_length=1_000), AfterValidator(check_text)] | None = None
-
-
-def _check_base_url(url: str) -> str:
-    try:
-        parts = urlsplit(check_text(url))
-    except ValueError:
-        raise _not_a_url() from None
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise _not_a_url()
-    if parts.username or parts.password:
-        raise PydanticCustomError(
-            "url_with_key",
-            "must not hold a user or password: name the key's variable in api_key_env",
-        )
-    return url
-
-
-def _not_a_url() -> PydanticCustomError:
-    return PydanticCustomError("url", "must be a URL such as https://host/v1")
-
-
-class PutModel(_Body):
-    """A model and its limits. What is left out comes from the workers' environment."""
-
-    role: Literal["main", "fast"] | None = None
-    base_url: Annotated[str, Field(max_length=2_000), AfterValidator(_check_base_url)] | None = None
-    api_key_env: (
-        Annotated[str, Field(max_length=100, pattern=r"^(LLM|OPENAI)_[A-Z0-9_]*KEY$")] | None
-    ) = None
-    context_size: Annotated[int, Field(ge=1_000, le=MAX_TOKENS)] | None = None
-    max_output_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = None
-
-    @model_validator(mode="after")
-    def _check_room_for_the_prompt(self) -> Self:
-        if (
-            self.context_size is not None
-            and self.max_output_tokens is not None
-            and self.max_output_tokens >= self.context_size
-        ):
-            raise PydanticCustomError(
-                "no_room",
-                "max_output_tokens must be less than context_size: the prompt needs room too",
-            )
-        return self

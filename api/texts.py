@@ -7,25 +7,10 @@ import orjson
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
+from shared.text import check_text
+
 MAX_METADATA_BYTES = 16_384
 MAX_METADATA_DEPTH = 32
-
-
-def check_text(text: str) -> str:
-    """Refuse NUL characters and lone surrogates."""
-    if "\0" in text:
-        raise PydanticCustomError(
-            "nul_character",
-            "must not contain NUL characters (U+0000): remove them",
-        )
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise PydanticCustomError(
-            "lone_surrogate",
-            "must be valid Unicode: remove lone surrogates (U+D800 to U+DFFF)",
-        ) from None
-    return text
 
 
 def check_content(text: str) -> str:

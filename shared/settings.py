@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 from shared.errors import ConfigurationError
+from shared.refusals import explain_all
 
 PREFIX = "TURNMILL_"
 DATABASE_SCHEMES = ("postgresql", "postgres", "sqlite")
@@ -188,7 +189,7 @@ class Settings(BaseModel):
         try:
             return cls.model_validate(given)
         except ValidationError as error:
-            raise ConfigurationError(_explain(error)) from error
+            raise ConfigurationError(explain_all(error)) from error
 
     @classmethod
     def variable_names(cls) -> frozenset[str]:
@@ -235,12 +236,3 @@ def unknown_variables(environment: Mapping[str, str] | None = None) -> list[str]
 
 def _scheme(url: str) -> str:
     return urlsplit(url).scheme.partition("+")[0]
-
-
-def _explain(error: ValidationError) -> str:
-    lines = []
-    for problem in error.errors():
-        name = ".".join(str(part) for part in problem["loc"])
-        message = problem["msg"].removeprefix("Value error, ")
-        lines.append(f"{name}: {message}" if name else message)
-    return "; ".join(lines)

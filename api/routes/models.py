@@ -4,22 +4,20 @@ from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
-from pydantic import AfterValidator
 from sqlalchemy import Connection
 
 from api import views
 from api.dependencies import PartsOf
 from api.idempotency import write_once
 from api.json_route import JsonRoute
-from api.schemas import PutModel
-from api.texts import check_text
 from shared.errors import NotFoundError
+from shared.model_spec import ModelName, ModelSpec
 from shared.repositories import model_configs
 from shared.repositories.model_configs import ModelConfig
 
 router = APIRouter(prefix="/v1/models", tags=["models"], route_class=JsonRoute)
 
-NameOf = Annotated[str, Path(min_length=1, max_length=200), AfterValidator(check_text)]
+NameOf = Annotated[ModelName, Path()]
 
 
 @router.get("")
@@ -43,7 +41,7 @@ async def get_model(name: NameOf, parts: PartsOf) -> views.Model:
 @router.put("/{name:path}", responses={201: {"model": views.Model}})
 async def put_model(
     name: NameOf,
-    body: PutModel,
+    body: ModelSpec,
     parts: PartsOf,
     response: Response,
 ) -> views.Model:

@@ -113,12 +113,12 @@ class TestBadInput:
             (b'{"input": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", 400, "nested too deeply"),
             (b'{"input": "a\\u0000"}', 422, "input must not contain NUL"),
             (b'{"input": "a\\ud800"}', 422, "input must be valid Unicode"),
-            (b'{"input": [{"type": "text", "text": 1}]}', 422, "input[0].text should be"),
+            (b'{"input": [{"type": "text", "text": 1}]}', 422, "input[0].text must be"),
             (b'{"input": "a", "colour": 1}', 422, "colour is not a known field: remove it"),
-            (b'{"input": "a", "\\ud800": 1}', 422, "body should be a valid string"),
+            (b'{"input": "a", "\\ud800": 1}', 422, "body must be valid Unicode"),
             (b'{"input": {}}', 422, "input must be a text, or a list of parts"),
             (b"{}", 422, "input is missing: send it"),
-            (b"[]", 422, "body should be"),
+            (b"[]", 422, "body must be"),
             (b'{"input": "a", "metadata": {"x": 1e999}}', 422, "metadata must not hold infinite"),
             (b'{"input": "' + b"a" * 400_001 + b'"}', 422, "may have 400000: send less"),
             (b'{"input": "' + b"a" * 10_000_000 + b'"}', 413, "larger than 1000000 bytes"),
@@ -163,12 +163,12 @@ class TestBadInput:
     async def test_wrong_idempotency_key(self, api: Api, key: str | bytes) -> None:
         headers = [(b"Idempotency-Key", key if isinstance(key, bytes) else key.encode())]
         response = await api.http.post("/v1/turns", json={"input": "1"}, headers=headers)
-        check_problem(response, 422, "Idempotency-Key should")
+        check_problem(response, 422, "Idempotency-Key must")
 
     @pytest.mark.parametrize("query", ["wait=61", "wait=-1", "wait=nan", "wait=x"])
     async def test_wrong_wait(self, api: Api, query: str) -> None:
         turn_id = await api.post_turn()
-        check_problem(await api.http.get(f"/v1/turns/{turn_id}?{query}"), 422, "wait should")
+        check_problem(await api.http.get(f"/v1/turns/{turn_id}?{query}"), 422, "wait must")
 
     async def test_crash_tells_nothing_and_is_logged(
         self, api: Api, monkeypatch: pytest.MonkeyPatch
@@ -348,7 +348,7 @@ class TestConversations:
         turns = (await api.http.get(f"{path}/turns?after=1")).json()
         assert [item["id"] for item in turns["items"]] == [later]
         check_problem(await api.http.get(f"{path}/messages?after=-1"), 422, "after must be")
-        check_problem(await api.http.get(f"{path}/messages?limit=0"), 422, "limit should")
+        check_problem(await api.http.get(f"{path}/messages?limit=0"), 422, "limit must")
 
     async def test_deleting_takes_everything_but_never_an_open_turn(self, api: Api) -> None:
         worker = await Worker.claim(api.parts, await api.post_turn())

@@ -2,11 +2,12 @@ import pytest
 from pydantic import ValidationError
 
 from api.idempotency import hash_request
-from api.schemas import PostInjection, PostTurn, PutModel
+from api.schemas import PostInjection, PostTurn
+from shared.model_spec import ModelSpec
 from tests.helpers.images import data_url, make_png
 
 
-def refused(kind: type[PostTurn | PutModel | PostInjection], body: dict[str, object]) -> str:
+def refused(kind: type[PostTurn | ModelSpec | PostInjection], body: dict[str, object]) -> str:
     with pytest.raises(ValidationError) as caught:
         kind.model_validate(body)
     return caught.value.errors()[0]["msg"]
@@ -88,13 +89,13 @@ def test_metadata_nested_without_end_is_refused() -> None:
         ({"base_url": "ftp://host"}, "must be a URL"),
         ({"base_url": "https://user:key@host/v1"}, "api_key_env"),
         ({"base_url": "http://[::1"}, "must be a URL"),
-        ({"role": "fast"}, "'main'"),
+        ({"role": "owl"}, "'main'"),
         ({"context_size": "8000"}, "valid integer"),
         ({"context_size": 8_000, "max_output_tokens": 8_000}, "less than context_size"),
     ],
 )
 def test_models_that_make_no_sense_are_refused(body: dict[str, object], sentence: str) -> None:
-    assert sentence in refused(PutModel, body)
+    assert sentence in refused(ModelSpec, body)
 
 
 def test_requests_that_ask_for_the_same_share_a_hash() -> None:
