@@ -242,6 +242,7 @@ class ReactLoop:
                 tool_call_id=call.id,
                 turn_id=turn.id,
                 conversation_id=turn.conversation_id,
+                read=self._run.read,
             ),
             timeout_s=self._tool_timeout_s,
         )

@@ -76,7 +76,7 @@ class WorkerProcess:
 
     def start(self) -> None:
         """Start the loop and everything on it. Raises ConfigurationError for a bad tool."""
-        tools = discover_tools(self._settings.tools)
+        tools = discover_tools(self._settings)
         self._thread.start()
         self._parts = self._call(self._build(tools))
         self._parts.heartbeat.start()

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Iterator
 
 from shared.errors import ConfigurationError, InvalidInputError
 from workers.model.values import ToolSchema
-from workers.tools.calculator import calculator
-from workers.tools.current_time import current_time
 from workers.tools.tool import Tool
 
 
@@ -48,8 +46,3 @@ class ToolRegistry:
                 f"Unknown tools: {', '.join(unknown)}. There are: {', '.join(self.names)}",
             )
         return ToolRegistry(tool for tool in self if tool.name in wanted)
-
-
-def builtin_tools() -> ToolRegistry:
-    """Return the tools that come with the product."""
-    return ToolRegistry((calculator, current_time))

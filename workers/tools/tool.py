@@ -12,15 +12,18 @@ import re
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 
+from shared.database import Work
 from shared.errors import ConfigurationError, ToolError
 from shared.ids import ConversationId, ToolCallId, TurnId
 from workers.model.values import ToolSchema
+
+T = TypeVar("T")
 
 # What the API accepts as a function's name.
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -39,14 +42,23 @@ class HasRun(Protocol):
         """What a call runs."""
 
 
+class Read(Protocol):
+    """Reads from the store."""
+
+    async def __call__(self, work: Work[T]) -> T:
+        """Run work that only reads. Raises StorageError if the store cannot be reached."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolContext:
-    """Where a tool call belongs."""
+    """Where a tool call belongs, and what it has of the worker."""
 
     # The same if the call is run again: an idempotency key.
     tool_call_id: ToolCallId
     turn_id: TurnId
     conversation_id: ConversationId
+    # Only for what runs in the worker's loop.
+    read: Read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
