@@ -100,6 +100,10 @@ class Settings(BaseModel):
     """Tools of your own, separated by commas: `module:name` is a tool or a list of tools, `@name`
     an entry point of the group `turnmill.tools`."""
 
+    tool_hooks: str = Field("", alias=_env("TOOL_HOOKS"))
+    """Hooks around every tool call, in order, named as tools are; entry points are of the group
+    `turnmill.tool_hooks`."""
+
     builtin_tools: str = Field(
         "calculator,current_time,text_search,http_get,json_query",
         alias=_env("BUILTIN_TOOLS"),

@@ -3,23 +3,26 @@
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
+from inspect import iscoroutinefunction
 from typing import TypeVar
 
 from shared.errors import ConfigurationError
 from shared.settings import Settings, split_names
 from workers.tools.builtin import builtin_tools
+from workers.tools.hooks import ToolHook
 from workers.tools.registry import ToolRegistry
 from workers.tools.tool import Tool
 
 T = TypeVar("T")
 
 TOOLS_GROUP = "turnmill.tools"
+HOOKS_GROUP = "turnmill.tool_hooks"
 
 
 def discover_tools(settings: Settings) -> ToolRegistry:
-    """Return the built-in tools and those of the user, in that order.
+    """Return the built-in tools and those of the user, in that order, with the user's hooks.
 
-    Raises ConfigurationError if one cannot be found or is no tool, or two have one name.
+    Raises ConfigurationError if one cannot be found or is none, or two tools have one name.
     """
     own = _find_all(
         "TURNMILL_TOOLS",
@@ -28,7 +31,22 @@ def discover_tools(settings: Settings) -> ToolRegistry:
         Tool,
         "no tool: decorate it with @workers.tools.tool.tool()",
     )
-    return ToolRegistry([*builtin_tools(settings), *own])
+    return ToolRegistry([*builtin_tools(settings), *own], list(_find_hooks(settings)))
+
+
+def _find_hooks(settings: Settings) -> Iterator[ToolHook]:
+    for hook in _find_all(
+        "TURNMILL_TOOL_HOOKS",
+        settings.tool_hooks,
+        HOOKS_GROUP,
+        ToolHook,
+        "no hook: give an object of a subclass of workers.tools.hooks.ToolHook",
+    ):
+        if not (iscoroutinefunction(hook.before) and iscoroutinefunction(hook.after)):
+            raise ConfigurationError(
+                f"TURNMILL_TOOL_HOOKS: before and after of {type(hook).__name__} must be async",
+            )
+        yield hook
 
 
 def _find_all(

@@ -1,17 +1,22 @@
-"""The tools a worker knows, by name."""
+"""The tools a worker knows, by name, and the hooks around them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from shared.errors import ConfigurationError, InvalidInputError
 from workers.model.values import ToolSchema
+from workers.tools.hooks import ToolHook
 from workers.tools.tool import Tool
 
 
 class ToolRegistry:
-    """Tools in a fixed order: that of the schemas in every request, for the prompt cache."""
+    """Tools in a fixed order: that of the schemas in every request, for the prompt cache.
 
-    def __init__(self, tools: Iterable[Tool]) -> None:
+    hooks: run around each call, in order.
+    """
+
+    def __init__(self, tools: Iterable[Tool], hooks: Sequence[ToolHook] = ()) -> None:
         """Raise ConfigurationError if two tools have one name."""
+        self.hooks = tuple(hooks)
         self._tools: dict[str, Tool] = {}
         for tool in tools:
             if tool.name in self._tools:
@@ -35,7 +40,7 @@ class ToolRegistry:
         return tuple(tool.schema() for tool in self)
 
     def subset(self, names: Iterable[str]) -> "ToolRegistry":
-        """Return a registry of these tools only, in this registry's order.
+        """Return a registry of these tools only, in this registry's order, with its hooks.
 
         Raises InvalidInputError if one is unknown.
         """
@@ -45,4 +50,4 @@ class ToolRegistry:
             raise InvalidInputError(
                 f"Unknown tools: {', '.join(unknown)}. There are: {', '.join(self.names)}",
             )
-        return ToolRegistry(tool for tool in self if tool.name in wanted)
+        return ToolRegistry((tool for tool in self if tool.name in wanted), self.hooks)

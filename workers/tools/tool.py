@@ -8,6 +8,7 @@ thread, which a timeout abandons but cannot stop.
 """
 
 import inspect
+import json
 import re
 import typing
 from collections.abc import Callable, Mapping
@@ -97,9 +98,8 @@ class Tool:
         arguments_json: as the model sent it; empty and null are taken as no arguments.
         Raises ToolError with a sentence that lists all that is wrong.
         """
-        text = arguments_json.strip()
         try:
-            parsed = self.arguments.model_validate_json("{}" if text in ("", "null") else text)
+            parsed = self.arguments.model_validate_json(_object_text(arguments_json))
         except ValidationError as error:
             raise ToolError(f"The arguments of {self.name} are wrong. {_explain(error)}") from error
         fields = self.arguments.model_fields
@@ -155,6 +155,17 @@ def tool(
         )
 
     return decorate
+
+
+def parse_object(arguments_json: str) -> dict[str, object]:
+    """Return arguments that a tool has accepted as the JSON object they are."""
+    parsed: dict[str, object] = json.loads(_object_text(arguments_json))
+    return parsed
+
+
+def _object_text(arguments_json: str) -> str:
+    text = arguments_json.strip()
+    return "{}" if text in ("", "null") else text
 
 
 class _Schema(GenerateJsonSchema):

@@ -20,12 +20,23 @@ def make(name):
 ONE = make("one")
 MANY = [make("two"), make("three")]
 MIXED = [make("four"), 4]
+
+from workers.tools.hooks import ToolHook
+
+class Waiting(ToolHook):
+    def before(self, call):
+        return None
+
+HOOKS = [ToolHook(), ToolHook()]
+WAITING = Waiting()
 '''
 ENTRY_POINTS = """\
 [turnmill.tools]
 one = found_by_tests:ONE
 many = found_by_tests:MANY
 gone = found_by_tests:GONE
+[turnmill.tool_hooks]
+both = found_by_tests:HOOKS
 """
 
 
@@ -91,3 +102,23 @@ def test_unknown_builtin_tool_is_refused() -> None:
 def test_what_is_no_tool_is_refused(tools: str, sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=sentence):
         names(tools)
+
+
+def test_hooks_are_found() -> None:
+    settings = Settings.from_environment({"TURNMILL_TOOL_HOOKS": "@both,found_by_tests:HOOKS"})
+
+    assert len(discover_tools(settings).hooks) == 4
+
+
+@pytest.mark.parametrize(
+    ("hooks", "sentence"),
+    [
+        ("found_by_tests:ONE", "'found_by_tests:ONE' is no hook"),
+        ("found_by_tests:Waiting", "'found_by_tests:Waiting' is no hook"),
+        ("found_by_tests:WAITING", "before and after of Waiting must be async"),
+        ("@one", r"no entry point '@one' in turnmill.tool_hooks"),
+    ],
+)
+def test_what_is_no_hook_is_refused(hooks: str, sentence: str) -> None:
+    with pytest.raises(ConfigurationError, match=sentence):
+        discover_tools(Settings.from_environment({"TURNMILL_TOOL_HOOKS": hooks}))

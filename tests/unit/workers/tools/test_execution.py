@@ -8,7 +8,8 @@ import pytest
 
 from shared.errors import ToolError
 from tests.unit.workers.tools.calls import CONTEXT
-from workers.tools.execution import ToolOutcome, run_tool
+from workers.tools.execution import run_tool
+from workers.tools.outcome import ToolOutcome
 from workers.tools.registry import ToolRegistry
 from workers.tools.tool import ToolContext, tool
 
