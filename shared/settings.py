@@ -104,6 +104,12 @@ class Settings(BaseModel):
     """Hooks around every tool call, in order, named as tools are; entry points are of the group
     `turnmill.tool_hooks`."""
 
+    mcp_file: Path | None = Field(None, alias=_env("MCP_FILE"))
+    """JSON file that names MCP servers (`{"mcpServers": {…}}`); needs the extra `turnmill[mcp]`."""
+
+    mcp_connect_timeout_s: Seconds = Field(10.0, alias=_env("MCP_CONNECT_TIMEOUT_S"))
+    """Time an MCP server has to connect and to list its tools; a worker's start waits for it."""
+
     builtin_tools: str = Field(
         "calculator,current_time,text_search,http_get,json_query",
         alias=_env("BUILTIN_TOOLS"),

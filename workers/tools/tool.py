@@ -103,7 +103,8 @@ class Tool:
         except ValidationError as error:
             raise ToolError(f"The arguments of {self.name} are wrong. {_explain(error)}") from error
         fields = self.arguments.model_fields
-        return {str(field.alias): getattr(parsed, key) for key, field in fields.items()}
+        known = {str(field.alias): getattr(parsed, key) for key, field in fields.items()}
+        return known | (parsed.model_extra or {})
 
 
 def tool(
