@@ -1,5 +1,6 @@
 """Tools as the running product offers and runs them."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from tests.helpers.model_server import ScriptedModel
 from tests.helpers.product import Product
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "turnmill-stock"
+LONG = json.dumps("x" * 60_000)
 sqlite_only = pytest.mark.parametrize("fresh_product", ["sqlite"], indirect=True)
 
 
@@ -85,6 +87,7 @@ def test_builtin_tools_in_the_worker(fresh_product: Product, model: ScriptedMode
         ToolCall(name="text_search", arguments={"words": "ELDERBERRY"}, id="search"),
         ToolCall(name="json_query", arguments={"expression": "a", "text": '{"a": 1}'}, id="query"),
         ToolCall(name="http_get", arguments={"url": fresh_product.url}, id="get"),
+        ToolCall(name="json_query", arguments={"expression": "@", "text": LONG}, id="long"),
     )
     model.respond_with(
         Reply(text="noted"),
@@ -104,3 +107,6 @@ def test_builtin_tools_in_the_worker(fresh_product: Product, model: ScriptedMode
     assert found["search"].endswith(": My word is elderberry.")
     assert found["query"] == "1"
     assert found["get"] == "127.0.0.1 must not be reached: 127.0.0.1 is no public address"
+    assert (len(found["long"]), found["long"][-11:]) == (50_000, "[Truncated]")
+    step = turn["steps"][-1]
+    assert (len(step["tool_args"]), len(step["observation"])) == (10_000, 4_000)
