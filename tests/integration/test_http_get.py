@@ -41,6 +41,7 @@ PAGES = {
     "/image": (200, "image/png", b"\x89PNG"),
     "/bytes": (200, "application/octet-stream", b"a\0b"),
     "/bytes-of-text": (200, "application/octet-stream", b"a,b"),
+    "/malformed": (200, "text/html", b'<a "' * 200_000),
     "/bomb": (200, "text/plain", gzip.compress(b"x" * 50_000_000)),
 }
 
@@ -95,19 +96,19 @@ async def site() -> AsyncIterator[Site]:
     await site.stop()
 
 
-def make_tool(allow: str = f"{ALLOWED}/32") -> Tool:
+def make_tool(allow: str = f"{ALLOWED}/32", max_bytes: int = MAX_BYTES) -> Tool:
     settings = Settings.from_environment(
         {
             "TURNMILL_TOOL_HTTP_ALLOW": allow,
-            "TURNMILL_TOOL_HTTP_MAX_BYTES": str(MAX_BYTES),
+            "TURNMILL_TOOL_HTTP_MAX_BYTES": str(max_bytes),
             "TURNMILL_BUILTIN_TOOLS": "http_get",
         },
     )
     return builtin_tools(settings)[0]
 
 
-async def fetch(url: str, allow: str = f"{ALLOWED}/32") -> str:
-    result = await make_tool(allow).function(url=url)  # type: ignore[misc]
+async def fetch(url: str, allow: str = f"{ALLOWED}/32", max_bytes: int = MAX_BYTES) -> str:
+    result = await make_tool(allow, max_bytes).function(url=url)  # type: ignore[misc]
     assert isinstance(result, str)
     return result
 
@@ -227,6 +228,11 @@ async def test_size_is_bounded(site: Site, path: str) -> None:
 
     mark = f"\n[The rest of more than {MAX_BYTES} bytes was not read]"
     assert answer.partition("\n\n")[2] == "x" * MAX_BYTES + mark
+
+
+async def test_page_that_takes_the_parser_for_ever_is_given_up(site: Site) -> None:
+    with pytest.raises(ToolError, match="too much time or memory"):
+        await fetch(site.url("/malformed"), max_bytes=800_000)
 
 
 async def test_time_is_bounded(site: Site) -> None:

@@ -1,8 +1,14 @@
-"""Web pages as text that a model can read: headings, paragraphs, lists and where links lead."""
+"""Web pages as text that a model can read: headings, paragraphs, lists and where links lead.
 
+In a `LimitedProcess`: the standard library's parser takes minutes for some malformed pages.
+"""
+
+import contextlib
 import re
 from html.parser import HTMLParser
 from urllib.parse import urljoin, urlsplit
+
+from workers.tools.limits import serve
 
 UNSEEN = frozenset({"script", "style", "noscript", "template", "svg", "iframe"})
 BLOCKS = frozenset(
@@ -26,8 +32,10 @@ def html_to_text(html: str, base_url: str) -> str:
     base_url: its address, to which relative links are relative.
     """
     parser = _Parser(base_url)
-    parser.feed(html)
-    parser.close()
+    # Raised for some malformed declarations; what was read so far stands.
+    with contextlib.suppress(AssertionError):
+        parser.feed(html)
+        parser.close()
     lines = [line.rstrip() for line in "".join(parser.parts).splitlines()]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 
@@ -78,3 +86,7 @@ class _Parser(HTMLParser):
             return url if urlsplit(url).scheme in ("http", "https") else ""
         except ValueError:  # a broken address in the page
             return ""
+
+
+if __name__ == "__main__":
+    serve(lambda request: html_to_text(request["html"], request["base_url"]))

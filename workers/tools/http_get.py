@@ -1,6 +1,5 @@
 """The tool that reads the web. What the model names is not trusted: see `AddressGate`."""
 
-import asyncio
 import codecs
 import re
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from aiohttp.resolver import DefaultResolver
 
 from shared.errors import ToolError
 from workers.tools.addresses import AddressGate, CheckedResolver
-from workers.tools.html_text import html_to_text
+from workers.tools.limited_process import LimitedProcess
 
 MAX_REDIRECTS = 5
 # Bytes in which a page says its encoding, or a file that it is no text.
@@ -62,6 +61,7 @@ class HttpGet:
     def __init__(self, gate: AddressGate, *, max_bytes: int) -> None:
         self._gate = gate
         self._max_bytes = max_bytes
+        self._html_reader = LimitedProcess("workers.tools.html_text")
 
     async def run(self, url: str) -> str:
         """Fetch a web address and return its text; of HTML only what a reader sees.
@@ -69,8 +69,9 @@ class HttpGet:
         url: starts with http:// or https://
         """
         answer = await self._fetch(url)
-        # Large pages take longer than the loop may be held up.
-        text = await asyncio.to_thread(_read_text, answer)
+        text = _decode(answer)
+        if text is not None and answer.media_type in HTML_TYPES:
+            text = await self._html_reader.ask(html=text, base_url=answer.url)
         head = f"HTTP {answer.status}, {answer.media_type or 'type unknown'}, {answer.url}"
         if text is None:
             return f"{head}\n\nThe content is no text and cannot be shown."
@@ -128,7 +129,7 @@ class HttpGet:
         return bytes(body)
 
 
-def _read_text(answer: _Answer) -> str | None:
+def _decode(answer: _Answer) -> str | None:
     """Return what the answer says; None if it is no text."""
     body = answer.body
     if body is None:
@@ -136,10 +137,7 @@ def _read_text(answer: _Answer) -> str | None:
     is_unknown = answer.media_type in UNKNOWN_TYPES
     if is_unknown and b"\0" in body[:HEAD_BYTES]:
         return None
-    text = body.decode(_encoding(answer, body), "replace")
-    if answer.media_type in HTML_TYPES:
-        return html_to_text(text, answer.url)
-    return text
+    return body.decode(_encoding(answer, body), "replace")
 
 
 def _encoding(answer: _Answer, body: bytes) -> str:

@@ -30,6 +30,10 @@ def test_page_becomes_text(html: str, text: str) -> None:
     assert html_to_text(html, BASE) == text
 
 
+def test_what_the_parser_does_not_understand_costs_only_the_rest() -> None:
+    assert html_to_text("<p>kept</p><![<![broken", BASE).startswith("kept")
+
+
 def test_table_rows_are_lines() -> None:
     html = "<table><tr><td>a</td><td>b</td></tr><tr><td>c</td><td>d</td></tr></table>"
 
