@@ -12,6 +12,8 @@ from shared.ids import TurnId
 
 # Most characters of a tool's result that an event carries; the whole is what the model sees.
 OBSERVATION_CHARS = 4_000
+# Most characters of a tool's arguments that an event carries; longer ones become text and are cut.
+ARGUMENTS_CHARS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +84,7 @@ class Step(Event):
     iteration: int
     tool_call_id: str | None = None
     tool_name: str | None = None
-    # The arguments as JSON, or the text that was sent in their place.
+    # The arguments as JSON; what is no JSON, or over ARGUMENTS_CHARS long, as text.
     tool_args: object = None
     # The tool's result, cut to OBSERVATION_CHARS.
     observation: str | None = None

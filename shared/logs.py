@@ -17,6 +17,7 @@ CHATTY = (
     "openai",
     "aiohttp",
     "alembic",
+    "mcp",
     "uvicorn.access",
 )
 

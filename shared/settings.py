@@ -6,6 +6,7 @@ sentence that names the variable; an unknown `TURNMILL_` variable is reported, n
 
 import os
 from collections.abc import Mapping
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Self
 from urllib.parse import urlsplit
@@ -26,6 +27,8 @@ from shared.refusals import explain_all
 PREFIX = "TURNMILL_"
 DATABASE_SCHEMES = ("postgresql", "postgres", "sqlite")
 REDIS_SCHEMES = ("redis", "rediss")
+
+Network = IPv4Network | IPv6Network
 
 # At most a month: more is a slip, and clocks have their limits.
 Seconds = Annotated[float, Field(gt=0, le=2_592_000, allow_inf_nan=False)]
@@ -95,7 +98,31 @@ class Settings(BaseModel):
     """Time one tool call may take unless the tool says otherwise."""
 
     tools: str = Field("", alias=_env("TOOLS"))
-    """Tools of your own as `module:name`, separated by commas; the worker imports them."""
+    """Tools of your own, separated by commas: `module:name` is a tool or a list of tools, `@name`
+    an entry point of the group `turnmill.tools`."""
+
+    tool_hooks: str = Field("", alias=_env("TOOL_HOOKS"))
+    """Hooks around every tool call, in order, named as tools are; entry points are of the group
+    `turnmill.tool_hooks`."""
+
+    mcp_file: Path | None = Field(None, alias=_env("MCP_FILE"))
+    """JSON file that names MCP servers (`{"mcpServers": {…}}`); needs the extra `turnmill[mcp]`."""
+
+    mcp_connect_timeout_s: Seconds = Field(10.0, alias=_env("MCP_CONNECT_TIMEOUT_S"))
+    """Time an MCP server has to connect and to list its tools; a worker's start waits for it."""
+
+    builtin_tools: str = Field(
+        "calculator,current_time,text_search,http_get,json_query",
+        alias=_env("BUILTIN_TOOLS"),
+    )
+    """The tools of the product that are offered, separated by commas; `none` for none."""
+
+    tool_http_allow: str = Field("", alias=_env("TOOL_HTTP_ALLOW"))
+    """Networks that `http_get` may reach although they are not public, separated by commas, such as
+    `10.1.0.0/16,fd00::/8`."""
+
+    tool_http_max_bytes: int = Field(1_000_000, ge=1_000, alias=_env("TOOL_HTTP_MAX_BYTES"))
+    """Most that `http_get` reads of one answer."""
 
     event_ttl_s: int = Field(3600, ge=1, alias=_env("EVENT_TTL_S"))
     """How long a turn's event stream is kept in Redis after its terminal event."""
@@ -159,6 +186,12 @@ class Settings(BaseModel):
             raise ValueError("must be a URL such as scheme://host/path")
         return value
 
+    @field_validator("tool_http_allow")
+    @classmethod
+    def _must_be_networks(cls, value: str) -> str:
+        _parse_networks(value)
+        return value
+
     @model_validator(mode="after")
     def _schemes_are_known(self) -> Self:
         if self.database_url and _scheme(self.database_url) not in DATABASE_SCHEMES:
@@ -207,6 +240,11 @@ class Settings(BaseModel):
         return self.database_url
 
     @property
+    def tool_http_networks(self) -> tuple[Network, ...]:
+        """Networks that `http_get` may reach although they are not public."""
+        return _parse_networks(self.tool_http_allow)
+
+    @property
     def files_path(self) -> Path:
         """Directory of the files' bytes."""
         return self.files_dir or self.data_dir / "files"
@@ -232,6 +270,15 @@ def unknown_variables(environment: Mapping[str, str] | None = None) -> list[str]
     names = os.environ if environment is None else environment
     known = Settings.variable_names()
     return sorted(name for name in names if name.startswith(PREFIX) and name not in known)
+
+
+def split_names(text: str) -> list[str]:
+    """Return what stands between the commas of a setting."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _parse_networks(text: str) -> tuple[Network, ...]:
+    return tuple(ip_network(name) for name in split_names(text))
 
 
 def _scheme(url: str) -> str:

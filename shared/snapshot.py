@@ -5,7 +5,15 @@ from dataclasses import dataclass
 import orjson
 from sqlalchemy import Connection
 
-from shared.events import OBSERVATION_CHARS, Cancelled, Done, Event, Failed, Snapshot
+from shared.events import (
+    ARGUMENTS_CHARS,
+    OBSERVATION_CHARS,
+    Cancelled,
+    Done,
+    Event,
+    Failed,
+    Snapshot,
+)
 from shared.ids import TurnId
 from shared.repositories import injections, journal, turns
 from shared.repositories.journal import StoredToolCall
@@ -68,7 +76,12 @@ def describe_call(call: StoredToolCall) -> dict[str, object]:
 
 
 def parse_arguments(arguments: str) -> object:
-    """Return a tool call's arguments as JSON, or the text itself if it is none."""
+    """Return a tool call's arguments as events carry them: as JSON, or as text.
+
+    Text is what is no JSON, and the beginning of what is longer than ARGUMENTS_CHARS.
+    """
+    if len(arguments) > ARGUMENTS_CHARS:
+        return arguments[:ARGUMENTS_CHARS]
     try:
         parsed: object = orjson.loads(arguments)
     except orjson.JSONDecodeError:

@@ -1,5 +1,6 @@
 """Messages: the conversation's history, densely numbered."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -142,6 +143,40 @@ def list_messages(
         select(*_COLUMNS)
         .where(Message.conversation_id == conversation_id, Message.position > after_position)
         .order_by(Message.position)
+        .limit(limit)
+    )
+    return [_stored(row) for row in connection.execute(query)]
+
+
+def get_first_position(connection: Connection, turn_id: TurnId) -> int | None:
+    """Return the position of a turn's first message; None if it has none."""
+    query = select(func.min(Message.position)).where(Message.turn_id == turn_id)
+    return connection.execute(query).scalar_one()
+
+
+def search_messages(
+    connection: Connection,
+    conversation_id: ConversationId,
+    terms: Collection[str],
+    *,
+    after_position: int,
+    before_position: int,
+    limit: int,
+) -> list[StoredMessage]:
+    """Return the newest messages between two positions that hold every term, newest first.
+
+    terms: in lower case; letters match in any case.
+    """
+    text = func.lower(Message.content)
+    query = (
+        select(*_COLUMNS)
+        .where(
+            Message.conversation_id == conversation_id,
+            Message.position > after_position,
+            Message.position < before_position,
+            *(text.contains(term, autoescape=True) for term in terms),
+        )
+        .order_by(Message.position.desc())
         .limit(limit)
     )
     return [_stored(row) for row in connection.execute(query)]

@@ -46,6 +46,5 @@ def _make_tool(name: str, results: dict[str, str]) -> Tool:
 
 
 TOOLS = {name: _make_tool(name, results) for name, results in _recorded().items()}
-# One attribute for each, so that they can be named in TURNMILL_TOOLS.
-globals().update(TOOLS)
-SETTING = ",".join(f"tests.helpers.airline_tools:{name}" for name in TOOLS)
+REPLAYED = list(TOOLS.values())
+SETTING = "tests.helpers.airline_tools:REPLAYED"

@@ -30,6 +30,9 @@ WRONG = {
     "TURNMILL_DATABASE_URL": "mysql://localhost/db",
     "TURNMILL_REDIS_URL": "localhost:6379",
     "TURNMILL_EVENTS_REDIS_URL": "http://localhost",
+    "TURNMILL_TOOL_HTTP_ALLOW": "10.0.0.1/8",
+    "TURNMILL_TOOL_HTTP_MAX_BYTES": "0",
+    "TURNMILL_MCP_CONNECT_TIMEOUT_S": "never",
     "LLM_BASE_URL": "localhost",
     "LLM_CONTEXT_SIZE": "1",
 }

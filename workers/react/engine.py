@@ -24,7 +24,7 @@ from workers.runtime.model_book import ModelBook, key_of
 from workers.runtime.model_calls import ModelCalls
 from workers.runtime.progress import Progress
 from workers.runtime.turn_run import TurnRun
-from workers.tools.registry import ToolRegistry
+from workers.tools.toolbox import Toolbox
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +52,12 @@ class ReactEngine:
         settings: Settings,
         models: ModelClient,
         book: ModelBook,
-        tools: ToolRegistry,
+        toolbox: Toolbox,
     ) -> None:
         self._settings = settings
         self._models = models
         self._book = book
-        self._tools = tools
+        self._toolbox = toolbox
 
     async def run(self, run: TurnRun, progress: Progress) -> None:
         """Work on the turn until it is completed; see `ReactLoop.run` for what it raises."""
@@ -71,7 +71,9 @@ class ReactEngine:
             progress,
             compaction_timeout_s=settings.llm_compaction_timeout_s,
         )
-        tools = self._tools if turn.tools is None else self._tools.subset(turn.tools)
+        tools = self._toolbox.registry
+        if turn.tools is not None:
+            tools = tools.subset(turn.tools)
         transcript = fold(loaded.entries, loaded.calls, progress)
         fast = self._book.with_window(loaded.fast)
         context = TurnContext(

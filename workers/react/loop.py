@@ -216,7 +216,8 @@ class ReactLoop:
         for call in self._transcript.open_calls:
             tool = self._tools.find(call.name)
             was_started = call.state is ToolCallState.RUNNING
-            if was_started and tool is not None and not tool.is_repeatable:
+            # A tool may be gone with its server.
+            if was_started and (tool is None or not tool.is_repeatable):
                 await self._finish(unknown_outcome(call, prompts.OUTCOME_UNKNOWN))
             else:
                 rerun.append(call)
@@ -242,6 +243,7 @@ class ReactLoop:
                 tool_call_id=call.id,
                 turn_id=turn.id,
                 conversation_id=turn.conversation_id,
+                read=self._run.read,
             ),
             timeout_s=self._tool_timeout_s,
         )

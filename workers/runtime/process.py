@@ -35,8 +35,7 @@ from workers.runtime.held import HeldLeases
 from workers.runtime.model_book import ModelBook
 from workers.runtime.runner import TurnRunner
 from workers.runtime.sweep import Sweep
-from workers.tools.discovery import discover_tools
-from workers.tools.registry import ToolRegistry
+from workers.tools.toolbox import Toolbox, open_toolbox
 
 log = structlog.get_logger()
 
@@ -76,10 +75,11 @@ class WorkerProcess:
 
     def start(self) -> None:
         """Start the loop and everything on it. Raises ConfigurationError for a bad tool."""
-        tools = discover_tools(self._settings.tools)
+        toolbox = open_toolbox(self._settings, os.environ)
         self._thread.start()
-        self._parts = self._call(self._build(tools))
+        self._parts = self._call(self._build(toolbox))
         self._parts.heartbeat.start()
+        self._call(toolbox.wait_tried())
 
     def announce(self) -> None:
         """Say that the process takes turns now."""
@@ -116,7 +116,7 @@ class WorkerProcess:
     def _call(self, work: Coroutine[None, None, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    async def _build(self, tools: ToolRegistry) -> "_Parts":
+    async def _build(self, toolbox: Toolbox) -> "_Parts":
         settings = self._settings
         database = open_database(settings)
         redis = open_redis(settings)
@@ -130,7 +130,7 @@ class WorkerProcess:
             read_timeout_s=settings.llm_read_timeout_s,
         )
         book = ModelBook(database)
-        engine = ReactEngine(settings, models, book, tools)
+        engine = ReactEngine(settings, models, book, toolbox)
         heartbeat = Heartbeat(
             create_sync_engine(settings),
             held,
@@ -163,6 +163,7 @@ class WorkerProcess:
                 ("subscriptions", subscriptions.run()),
                 ("sweep", sweep.run()),
                 ("model-book", book.run()),
+                *((f"mcp-{server.name}", server.run()) for server in toolbox.servers),
             )
         ]
         for task in tasks:

@@ -6,7 +6,6 @@ import json
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import structlog
 from pydantic_core import to_jsonable_python
@@ -14,8 +13,10 @@ from pydantic_core import to_jsonable_python
 from shared.errors import ToolError
 from shared.text import storable
 from workers.context.cuts import cut_end
+from workers.tools.hooks import HookedCall, encode_arguments, run_after, run_before
+from workers.tools.outcome import ToolOutcome
 from workers.tools.registry import ToolRegistry
-from workers.tools.tool import Tool, ToolContext
+from workers.tools.tool import Tool, ToolContext, parse_object
 
 log = structlog.get_logger()
 
@@ -25,16 +26,6 @@ EMPTY_RESULT = "(no output)"
 NAME_CHARS = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolOutcome:
-    """What a tool call came to."""
-
-    # The result, or a sentence that says what went wrong; storable, and cut with a mark.
-    content: str
-    is_error: bool
-    elapsed_s: float
-
-
 async def run_tool(
     registry: ToolRegistry,
     name: str,
@@ -42,28 +33,68 @@ async def run_tool(
     context: ToolContext,
     timeout_s: float,
 ) -> ToolOutcome:
-    """Run one tool call.
+    """Run one tool call, with the registry's hooks before and after it.
 
     name, arguments_json: as the model sent them; both may be wrong.
-    timeout_s: time the call may take unless the tool says otherwise.
+    timeout_s: time the call may take unless the tool says otherwise, and each hook.
     Only cancellation and a worker's end pass through.
     """
     started_at = time.monotonic()
     try:
-        tool = _find(registry, name)
-        arguments = tool.parse_arguments(storable(arguments_json))
-        if tool.context_parameter is not None:
-            arguments[tool.context_parameter] = context
-        result = await _call(tool, arguments, timeout_s)
-        content, is_error = _encode(result) or EMPTY_RESULT, False
+        outcome = await _run(registry, name, storable(arguments_json), context, timeout_s)
+        content, is_error = outcome.content, outcome.is_error
+    except ToolError as error:
+        content, is_error = error.message, True
+    return ToolOutcome(
+        content=cut_end(storable(content)),
+        is_error=is_error,
+        elapsed_s=time.monotonic() - started_at,
+    )
+
+
+async def _run(
+    registry: ToolRegistry,
+    name: str,
+    arguments_json: str,
+    context: ToolContext,
+    timeout_s: float,
+) -> ToolOutcome:
+    """Return what came of the call. Raises ToolError if it was not made or is withheld."""
+    tool = _find(registry, name)
+    # Before any hook: they see arguments that the tool would take.
+    arguments = tool.parse_arguments(arguments_json)
+    if not registry.hooks:
+        return await _run_tool(tool, arguments, context, timeout_s)
+    given = HookedCall(name=name, arguments=parse_object(arguments_json), context=context)
+    call = await run_before(registry.hooks, given, timeout_s)
+    # What the hooks saw last is what runs.
+    arguments = tool.parse_arguments(encode_arguments(call))
+    outcome = await _run_tool(tool, arguments, context, timeout_s)
+    return await run_after(registry.hooks, call, outcome, timeout_s)
+
+
+async def _run_tool(
+    tool: Tool,
+    arguments: dict[str, object],
+    context: ToolContext,
+    timeout_s: float,
+) -> ToolOutcome:
+    started_at = time.monotonic()
+    if tool.context_parameter is not None:
+        arguments[tool.context_parameter] = context
+    try:
+        content, is_error = _encode(await _call(tool, arguments, timeout_s)) or EMPTY_RESULT, False
     except ToolError as error:
         content, is_error = error.message, True
     # A tool is foreign code: its failure, even a call of sys.exit, is the model's to see.
     except (Exception, SystemExit) as error:  # noqa: BLE001
         log.warning(
-            "tool_failed", tool=name, tool_call_id=context.tool_call_id, error=type(error).__name__
+            "tool_failed",
+            tool=tool.name,
+            tool_call_id=context.tool_call_id,
+            error=type(error).__name__,
         )
-        content, is_error = f"{name} failed: {_describe(error)}", True
+        content, is_error = f"{tool.name} failed: {_describe(error)}", True
     return ToolOutcome(
         content=cut_end(storable(content)),
         is_error=is_error,

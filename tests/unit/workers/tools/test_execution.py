@@ -7,16 +7,11 @@ from datetime import UTC, datetime
 import pytest
 
 from shared.errors import ToolError
-from shared.ids import ConversationId, ToolCallId, TurnId
-from workers.tools.execution import ToolOutcome, run_tool
+from tests.unit.workers.tools.calls import CONTEXT
+from workers.tools.execution import run_tool
+from workers.tools.outcome import ToolOutcome
 from workers.tools.registry import ToolRegistry
 from workers.tools.tool import ToolContext, tool
-
-CONTEXT = ToolContext(
-    tool_call_id=ToolCallId("tool_1"),
-    turn_id=TurnId("turn_1"),
-    conversation_id=ConversationId("conv_1"),
-)
 
 
 async def run(

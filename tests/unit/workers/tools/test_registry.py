@@ -1,7 +1,7 @@
 import pytest
 
 from shared.errors import ConfigurationError, InvalidInputError
-from workers.tools.registry import ToolRegistry, builtin_tools
+from workers.tools.registry import ToolRegistry
 from workers.tools.tool import Tool, tool
 
 
@@ -42,12 +42,3 @@ def test_subset_keeps_the_registrys_order() -> None:
 def test_subset_of_unknown_tools_is_refused() -> None:
     with pytest.raises(InvalidInputError, match=r"Unknown tools: x, y\. There are: c, a, b"):
         REGISTRY.subset(["y", "a", "x"])
-
-
-def test_builtin_tools() -> None:
-    registry = builtin_tools()
-    assert registry.names == ("calculator", "current_time")
-    for name in registry.names:
-        found = registry.find(name)
-        assert found is not None
-        assert found.is_repeatable

@@ -157,3 +157,70 @@ def test_signature_that_cannot_be_described_is_refused() -> None:
     ):
         with pytest.raises(ConfigurationError, match=sentence):
             tool()(function)
+
+
+class OrderStatus:
+    """Look up where an order is.
+
+    order_id: the number on the receipt
+    """
+
+    def __init__(self, answer: str = "on its way") -> None:
+        self.answer = answer
+
+    async def run(self, order_id: str, context: ToolContext) -> str:
+        return f"{order_id}: {self.answer} ({context.turn_id})"
+
+
+@pytest.mark.parametrize("target", [OrderStatus, OrderStatus()])
+def test_class_and_object_with_a_method_run_are_tools(target: type[OrderStatus]) -> None:
+    made = tool(is_repeatable=True, queue="tools", needs_approval=True)(target)
+
+    assert (made.name, made.description) == ("order_status", "Look up where an order is.")
+    assert made.parameters["properties"] == {
+        "order_id": {"type": "string", "description": "the number on the receipt"},
+    }
+    assert (made.context_parameter, made.parse_arguments('{"order_id": "7"}')) == (
+        "context",
+        {"order_id": "7"},
+    )
+    assert (made.is_repeatable, made.queue, made.needs_approval) == (True, "tools", True)
+    assert (order.queue, order.needs_approval) == (None, False)
+
+
+def test_one_class_makes_several_tools() -> None:
+    near, far = (tool(name=f"status_{answer}")(OrderStatus(answer)) for answer in ("near", "far"))
+
+    assert (near.name, far.name) == ("status_near", "status_far")
+    assert near.function != far.function
+
+
+def test_docstring_of_the_method_comes_first() -> None:
+    class HTTPLook:
+        """Internals."""
+
+        def run(self) -> None:
+            """Look."""
+
+    made = tool()(HTTPLook)
+    assert (made.name, made.description) == ("http_look", "Look.")
+
+
+def test_what_cannot_be_a_tool_is_refused() -> None:
+    class Needy:
+        """Take."""
+
+        def __init__(self, url: str) -> None:
+            self.url = url
+
+        def run(self) -> None:
+            pass
+
+    class Idle:
+        """Do nothing."""
+
+    for target, sentence in ((Needy, "decorate an object"), (Idle, "needs a method `run`")):
+        with pytest.raises(ConfigurationError, match=sentence):
+            tool()(target)
+    with pytest.raises(ConfigurationError, match="no queue 'turns'"):
+        tool(queue="turns")  # type: ignore[arg-type]
