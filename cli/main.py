@@ -14,6 +14,8 @@ import click
 from cli import programs
 from cli.limits import raise_file_limit
 from cli.lock import make_data_dir
+from cli.model_choice import DEMO_MODEL, needs_demo
+from cli.models import models
 from cli.plan import Choices, make_plan
 from cli.ports import check_port
 from cli.terminal import Terminal
@@ -107,6 +109,23 @@ def migrate() -> None:
     """Create the database's schema or bring it up to date."""
     upgrade(read_settings())
     click.echo("The database is up to date.")
+
+
+@cli.command()
+@click.argument("conversation")
+@click.option("--input", "text", help="The message to come, to be measured too.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def context(*, conversation: str, text: str | None, as_json: bool) -> None:
+    """Show what the next request of a CONVERSATION would hold.
+
+    Nothing is sent and nothing is changed. Model, instructions and tools are those of its newest
+    turn.
+    """
+    demo = {"LLM_MODEL": DEMO_MODEL} if needs_demo(read_settings()) else {}
+    become(programs.preview_command(conversation, text=text, as_json=as_json), demo)
+
+
+cli.add_command(models)
 
 
 def read_settings(*, needs_broker: bool = False) -> Settings:

@@ -96,6 +96,12 @@ def flower_environment(settings: Settings) -> dict[str, str]:
     return {"FLOWER_BASIC_AUTH": auth}
 
 
+def preview_command(conversation: str, *, text: str | None, as_json: bool) -> Command:
+    """Return the command line that shows a conversation's next request."""
+    options = [*(["--json"] if as_json else []), *([f"--input={text}"] if text else [])]
+    return python_module("workers.preview", *options, "--", conversation)
+
+
 def demo_command(host: str, port: int) -> Command:
     """Return the command line of the demo model."""
     return python_module("demo", "--host", host, "--port", str(port))

@@ -4,6 +4,8 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, text
 
 from shared.database import create_sync_engine, storage_errors
@@ -30,6 +32,31 @@ def upgrade(settings: Settings) -> None:
             command.upgrade(_config(connection), "head")
     finally:
         engine.dispose()
+
+
+def check_file(settings: Settings) -> None:
+    """Raise ConfigurationError if the database is an SQLite file that is not there.
+
+    Connecting would make an empty one.
+    """
+    scheme, _, path = settings.sync_database_url.partition(":///")
+    if scheme.startswith("sqlite") and not Path(path).exists():
+        raise ConfigurationError(
+            f"There is no database {path} yet: `turnmill up` or `turnmill migrate` makes it; check"
+            " TURNMILL_DATABASE_URL and TURNMILL_DATA_DIR",
+        )
+
+
+def check_schema(connection: Connection) -> None:
+    """Raise ConfigurationError unless the database has this version's schema."""
+    found = MigrationContext.configure(connection).get_current_revision()
+    wanted = ScriptDirectory(str(MIGRATIONS)).get_current_head()
+    if found != wanted:
+        state = "an older or newer schema" if found else "no schema yet"
+        raise ConfigurationError(
+            f"The database has {state}: run `turnmill migrate` (`turnmill up` does so itself), or"
+            " check TURNMILL_DATABASE_URL and TURNMILL_DATA_DIR",
+        )
 
 
 def _make_data_dir(path: Path) -> None:

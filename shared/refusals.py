@@ -1,6 +1,6 @@
 """Why values from outside are refused, in our own words."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -59,10 +59,13 @@ def explain(item: ErrorDetails | Mapping[str, Any], known: Sequence[str] = ()) -
     return message.encode("utf-8", "replace").decode()
 
 
-def explain_all(error: ValidationError) -> str:
-    """Return all that is wrong as one line: each value's name, and why it is refused."""
+def explain_all(error: ValidationError, name_of: Callable[[str], str] = str) -> str:
+    """Return all that is wrong as one line: each value's name, and why it is refused.
+
+    name_of: returns the name that people know of a field; given "" for the whole.
+    """
     return "; ".join(
-        f"{'.'.join(map(str, item['loc']))} {explain(item)}".strip()
+        f"{name_of('.'.join(map(str, item['loc'])))} {explain(item)}".strip()
         for item in error.errors(include_url=False)
     )
 

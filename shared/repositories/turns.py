@@ -211,6 +211,30 @@ def has_open_turn(connection: Connection, conversation_id: ConversationId) -> bo
     return connection.execute(query.limit(1)).one_or_none() is not None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestedAs:
+    """What a turn asked for besides its input."""
+
+    model: str | None = None
+    instructions: str | None = None
+    tools: tuple[str, ...] | None = None
+
+
+def get_newest_request(connection: Connection, conversation_id: ConversationId) -> RequestedAs:
+    """Return what the newest turn of a conversation asked for; nothing if there is no turn."""
+    query = (
+        select(Turn.model, Turn.instructions, Turn.tools)
+        .where(Turn.conversation_id == conversation_id)
+        .order_by(Turn.number.desc())
+        .limit(1)
+    )
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        return RequestedAs()
+    tools = None if row.tools is None else tuple(row.tools)
+    return RequestedAs(model=row.model, instructions=row.instructions, tools=tools)
+
+
 def count_turns_ahead(connection: Connection, turn: TurnView) -> int:
     """Count the open turns of the conversation that come before a queued turn."""
     query = select(func.count()).where(

@@ -31,6 +31,10 @@ class Budget:
         floor = min(MIN_USABLE_TOKENS, self.context_size * 3 // 4)
         return max(self.context_size - self.max_output_tokens, floor)
 
+    def for_history(self, rest_tokens: int) -> int:
+        """Return what a history may take of a request whose other parts have this size."""
+        return max(self.usable - rest_tokens, self.usable // 4)
+
     def max_tokens_for(self, prompt_tokens: int) -> int:
         """Return the most tokens to ask for after a prompt of this size; at least 1."""
         return max(1, min(self.max_output_tokens, self.context_size - prompt_tokens))

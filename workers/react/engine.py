@@ -28,6 +28,24 @@ from workers.tools.toolbox import Toolbox
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Models:
+    """The models that a turn calls."""
+
+    main: ModelTarget
+    # Writes the summaries.
+    fast: ModelTarget
+    # What the store knows of each.
+    learned: dict[ModelTarget, Learned]
+
+    def with_windows(self, book: ModelBook) -> "Models":
+        """Have the book take in what is known; return the models with the windows they have."""
+        for target, learned in self.learned.items():
+            book.take_in(key_of(target), learned)
+        main, fast = book.with_window(self.main), book.with_window(self.fast)
+        return Models(main=main, fast=fast, learned=self.learned)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Loaded:
     """All that is read before the loop starts, in one look."""
 
@@ -36,9 +54,7 @@ class _Loaded:
     # Of earlier attempts.
     entries: list[Entry]
     calls: list[StoredToolCall]
-    main: ModelTarget
-    fast: ModelTarget
-    learned: dict[ModelTarget, Learned]
+    models: Models
 
     async def get_history(self) -> StoredHistory:
         return self.history
@@ -63,8 +79,7 @@ class ReactEngine:
         """Work on the turn until it is completed; see `ReactLoop.run` for what it raises."""
         turn, settings = run.turn, self._settings
         loaded = await run.read(lambda connection: _load(connection, turn, settings))
-        for target, learned in loaded.learned.items():
-            self._book.take_in(key_of(target), learned)
+        models = loaded.models.with_windows(self._book)
         calls = ModelCalls(
             self._models,
             self._book,
@@ -75,17 +90,16 @@ class ReactEngine:
         if turn.tools is not None:
             tools = tools.subset(turn.tools)
         transcript = fold(loaded.entries, loaded.calls, progress)
-        fast = self._book.with_window(loaded.fast)
         context = TurnContext(
             run,
             transcript,
             progress,
-            target=self._book.with_window(loaded.main),
-            compaction_target=fast,
+            target=models.main,
+            compaction_target=models.fast,
             tools=tools.schemas(),
             meter=calls.meter,
             book=self._book,
-            summarize=_summarizer(calls, fast).summarize,
+            summarize=_summarizer(calls, models.fast).summarize,
             history_version=loaded.history_version,
         )
         await context.remember(loaded.get_history)
@@ -115,9 +129,6 @@ def _summarizer(calls: ModelCalls, target: ModelTarget) -> Summarizer:
 
 def _load(connection: Connection, turn: ClaimedTurn, settings: Settings) -> _Loaded:
     is_first = turn.attempt == 1
-    main = resolve_target(settings, _main_config(connection, turn.model), turn.model)
-    fast_config = model_configs.get_model_config_by_role(connection, "fast")
-    fast = resolve_fast(settings, fast_config, main)
     # Read before the messages: a change in between shows as another version later.
     version = summaries.get_history_version(connection, turn.conversation_id)
     return _Loaded(
@@ -125,6 +136,19 @@ def _load(connection: Connection, turn: ClaimedTurn, settings: Settings) -> _Loa
         history=load_history(connection, turn.conversation_id, turn.first_position),
         entries=[] if is_first else journal.get_entries(connection, turn.id),
         calls=[] if is_first else journal.get_tool_calls(connection, turn.id),
+        models=load_models(connection, settings, turn.model),
+    )
+
+
+def load_models(connection: Connection, settings: Settings, model: str | None) -> Models:
+    """Return the models of a turn and what is known of them.
+
+    model: the one that was asked for. Raises ConfigurationError if none can be used.
+    """
+    main = resolve_target(settings, _main_config(connection, model), model)
+    fast_config = model_configs.get_model_config_by_role(connection, "fast")
+    fast = resolve_fast(settings, fast_config, main)
+    return Models(
         main=main,
         fast=fast,
         learned={

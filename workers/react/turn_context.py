@@ -4,8 +4,9 @@ Whatever the guard had to change stays changed: the next request goes on from it
 prefix stays the same, and another attempt finds it in the journal and the checkpoints.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
+from shared.attachment import Attachment
 from shared.events import Compact
 from shared.repositories.summaries import Checkpoint
 from workers.context.budget import Budget
@@ -55,20 +56,14 @@ class TurnContext:
         self._guard = ContextGuard(meter, summarize)
         self._history_version = history_version
         self._history: tuple[Message, ...] = ()
-        self._query = Message(
-            role="user",
-            content=attach(run.turn.input, run.turn.attachments),
-            pinned=True,
-            origin="query",
-        )
+        self._query = query_message(run.turn.input, run.turn.attachments)
 
     async def remember(self, load: Callable[[], Awaitable[StoredHistory]]) -> None:
         """Load the history, within what the rest of the request leaves of the budget."""
-        usable = Budget.of(self._target).usable
         rest = self._meter.measure(self.loop_request())
         memory = DbMemory(
             load,
-            budget_tokens=max(usable - rest, usable // 4),
+            budget_tokens=Budget.of(self._target).for_history(rest),
             summarize=self._summarize,
             counter=self._meter.counter(self._target),
         )
@@ -78,11 +73,10 @@ class TurnContext:
 
     def loop_request(self) -> ModelRequest:
         """Return the request of the loop's next iteration, before it is made to fit."""
-        system = prompts.system_prompt(prompts.SYSTEM, self._run.turn.instructions)
         return ModelRequest(
             target=self._target,
             messages=(
-                Message(role="system", content=system, origin="instructions"),
+                instructions_message(self._run.turn.instructions),
                 *self._history,
                 self._query,
                 *self._transcript.messages,
@@ -168,6 +162,17 @@ class TurnContext:
             tokens=self._meter.counter(self._target).text(compaction.summary),
             model=self._compaction_target.name if is_written else None,
         )
+
+
+def instructions_message(instructions: str | None) -> Message:
+    """Return the loop's system message. instructions: the turn's own."""
+    text = prompts.system_prompt(prompts.SYSTEM, instructions)
+    return Message(role="system", content=text, origin="instructions")
+
+
+def query_message(text: str, attachments: Sequence[Attachment] = ()) -> Message:
+    """Return a turn's input as a message."""
+    return Message(role="user", content=attach(text, attachments), pinned=True, origin="query")
 
 
 def _event(compaction: Compaction) -> Compact:
