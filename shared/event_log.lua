@@ -51,6 +51,8 @@ end
 if operation == 'open' then
   if is_lost then
     redis.call('DEL', stream, meta)
+  elseif state == 'ended' then
+    return {'ended', top}
   elseif epoch < top then
     return {'stale', top}
   elseif epoch == top then
@@ -62,9 +64,9 @@ if operation == 'open' then
 end
 
 if is_lost then return {'lost', top} end
+if state == 'ended' then return {'ended', top} end
 if epoch > 0 and epoch < top then return {'stale', top} end
 if epoch > top then return {'ahead', top} end
-if state == 'ended' then return {'ended', top} end
 
 -- The snapshot that opens the epoch to all other events; only one ever stands.
 if operation == 'snapshot' then

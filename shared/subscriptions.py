@@ -90,7 +90,9 @@ class Subscriptions:
                 await getattr(self._pubsub, command)(channel)
 
     async def _drop(self) -> None:
-        pubsub, self._pubsub = self._pubsub, None
-        if pubsub is not None:
-            with contextlib.suppress(RedisError, OSError):
-                await pubsub.aclose()
+        # In order too: nobody may be sending over what is closed here.
+        async with self._order:
+            pubsub, self._pubsub = self._pubsub, None
+            if pubsub is not None:
+                with contextlib.suppress(RedisError, OSError):
+                    await pubsub.aclose()

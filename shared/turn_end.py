@@ -29,10 +29,6 @@ async def announce_end(
     before: events that belong before the terminal one. May be repeated; skipping it loses
     nothing, since readers are given the end from the database and the sweep rings.
     """
-    if ended.next_turn_id is not None:
-        await doorbell.ring(
-            TurnTask(turn_id=ended.next_turn_id, conversation_id=ended.turn.conversation_id),
-        )
     last = terminal_event(ended.turn)
     returned = [
         Inject(
@@ -44,3 +40,7 @@ async def announce_end(
     ]
     if last is not None:
         await writer.emit(*before, *returned, last)
+    if ended.next_turn_id is not None:
+        await doorbell.ring(
+            TurnTask(turn_id=ended.next_turn_id, conversation_id=ended.turn.conversation_id),
+        )

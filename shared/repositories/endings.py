@@ -1,5 +1,8 @@
 """How turns end: one transaction each, with everything the end entails.
 
+Each locks the conversation before the turn: two ends of one conversation come one after the
+other, so that the second one sees which turn is next, and neither waits for the other's rows.
+
 Whoever ends a turn returns its unread injections, leaves the conversation with alternating
 roles, and names the conversation's next turn for its doorbell.
 """
@@ -23,7 +26,7 @@ from shared.repositories.turns import (
     is_unheld,
     view_turn,
 )
-from shared.tables import Turn
+from shared.tables import Conversation, Turn
 from shared.turn_state import (
     ACTIVE_STATUSES,
     OPEN_STATUSES,
@@ -156,6 +159,15 @@ _REQUEST_CANCEL = (
     )
 )
 _NEXT = _next_statement()
+_LOCK_CONVERSATION = (
+    select(Conversation.id)
+    .where(
+        Conversation.id
+        == select(Turn.conversation_id).where(Turn.id == bindparam("turn")).scalar_subquery(),
+    )
+    # Not against those who only refer to it, as every new message does.
+    .with_for_update(key_share=True)
+)
 
 NOTES = {
     TurnStatus.FAILED: "[The turn failed.]",
@@ -179,6 +191,7 @@ def complete_turn(
         "iterations_": completion.iterations,
         "compacted_": completion.compacted,
     }
+    _lock_conversation(connection, fence.turn_id)
     row = connection.execute(_COMPLETE, given).one_or_none()
     if row is None:
         return None
@@ -196,6 +209,7 @@ def complete_turn(
 
 def fail_turn(connection: Connection, fence: Fence, failure: Failure) -> EndedTurn | None:
     """End the turn as failed. Returns None if the lease is lost."""
+    _lock_conversation(connection, fence.turn_id)
     given = fence_parameters(fence) | _describe(failure)
     return _end_with_note(connection, _FAIL_HELD, given, failure.partial_answer)
 
@@ -206,6 +220,7 @@ def fail_unheld_turn(
     failure: Failure,
 ) -> EndedTurn | None:
     """End a turn that nobody holds as failed. Returns None if it is held or has ended."""
+    _lock_conversation(connection, turn_id)
     given = {"unheld_id": turn_id} | _describe(failure)
     return _end_with_note(connection, _FAIL_UNHELD, given, failure.partial_answer)
 
@@ -218,12 +233,14 @@ def cancel_turn(
     usage: dict[str, object],
 ) -> EndedTurn | None:
     """End the turn as cancelled. Returns None if the lease is lost."""
+    _lock_conversation(connection, fence.turn_id)
     given = fence_parameters(fence) | {"usage_": usage}
     return _end_with_note(connection, _CANCEL_HELD, given, partial_answer)
 
 
 def cancel_unheld_turn(connection: Connection, turn_id: TurnId) -> EndedTurn | None:
     """End a turn that nobody holds and whose cancel was requested. Returns None otherwise."""
+    _lock_conversation(connection, turn_id)
     given: dict[str, object] = {"unheld_id": turn_id, "usage_": None}
     return _end_with_note(connection, _CANCEL_UNHELD, given)
 
@@ -238,9 +255,14 @@ def request_cancel(
     The first request stands. Returns None if a worker holds the turn (it will end it), or if
     the turn has ended already.
     """
+    _lock_conversation(connection, turn_id)
     given = {"unheld_id": turn_id, "by_": request.by, "reason_": request.reason}
     connection.execute(_REQUEST_CANCEL, given)
     return cancel_unheld_turn(connection, turn_id)
+
+
+def _lock_conversation(connection: Connection, turn_id: TurnId) -> None:
+    connection.execute(_LOCK_CONVERSATION, {"turn": turn_id})
 
 
 def _end_with_note(

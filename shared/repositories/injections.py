@@ -101,10 +101,13 @@ def accept_injection(
 def commit_injections(connection: Connection, turn_id: TurnId) -> list[StoredInjection]:
     """Make the accepted messages of a turn part of it and return them in order.
 
-    The caller holds the turn's row lock and sets its count of pending ones to zero.
+    The caller holds the turn's row lock.
     """
     found = [_stored(row) for row in connection.execute(_ACCEPTED, {"turn": turn_id})]
-    _settle(connection, turn_id, InjectionState.COMMITTED)
+    if found:
+        _settle(connection, turn_id, InjectionState.COMMITTED)
+        none_waits = update(Turn).where(Turn.id == turn_id).values(pending_injections=0)
+        connection.execute(none_waits)
     return found
 
 

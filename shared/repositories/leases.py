@@ -40,28 +40,34 @@ def renew_leases(
     *,
     owner: str,
     lease_s: float,
-) -> dict[Fence, Inbox]:
+) -> dict[Fence, Inbox | None]:
     """Renew the leases that the process still holds; a missing fence is a lost lease.
 
-    A lapsed lease that nobody has taken is renewed as well.
+    A lapsed lease that nobody has taken is renewed as well. None stands for one whose row
+    somebody has locked: it is not waited for, since that would cost all the others.
     """
+    is_own = and_(
+        Turn.id.in_([fence.turn_id for fence in fences]),
+        Turn.lease_owner == owner,
+        Turn.status == TurnStatus.RUNNING,
+    )
+    free = select(Turn.id).where(is_own).with_for_update(skip_locked=True)
     renew = (
         update(Turn)
-        .where(
-            Turn.id.in_([fence.turn_id for fence in fences]),
-            Turn.lease_owner == owner,
-            Turn.status == TurnStatus.RUNNING,
-        )
+        .where(is_own, Turn.id.in_(list(connection.execute(free).scalars())))
         .values(lease_until=now(lease_s))
         .returning(Turn.id, Turn.attempt, Turn.pending_injections, Turn.cancel_requested_at)
     )
-    return {
+    renewed = {
         Fence(TurnId(row.id), row.attempt): Inbox(
             pending_injections=row.pending_injections,
             is_cancel_requested=row.cancel_requested_at is not None,
         )
         for row in connection.execute(renew)
     }
+    held = connection.execute(select(Turn.id, Turn.attempt).where(is_own))
+    locked: dict[Fence, Inbox | None] = {Fence(TurnId(row.id), row.attempt): None for row in held}
+    return locked | renewed
 
 
 def release_lease(connection: Connection, fence: Fence) -> bool:

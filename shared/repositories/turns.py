@@ -295,7 +295,8 @@ def _claim_statement() -> AnyUpdate:
             status=TurnStatus.RUNNING,
             attempt=Turn.attempt + 1,
             crashes=Turn.crashes + case((is_lapsed, 1), else_=0),
-            stream_epoch=Turn.stream_epoch + case((is_lapsed, 1), else_=0),
+            # Whoever held it before may still be about to append.
+            stream_epoch=Turn.stream_epoch + case((Turn.attempt > 0, 1), else_=0),
             lease_owner=bindparam("owner"),
             lease_until=now(bindparam("lease_s", type_=Float)),
             deadline_at=func.coalesce(
@@ -343,9 +344,9 @@ def claim_turn(
 ) -> ClaimedTurn | None:
     """Take the turn for the process `owner`, if it may be claimed now.
 
-    The first claim gives the input its place among the messages. A claim after a lapsed lease
-    counts as a crash and raises the stream's epoch. Returns None if there is nothing to claim:
-    another worker holds it, it waits its turn, has ended, or does not exist.
+    The first claim gives the input its place among the messages; every later one raises the
+    stream's epoch. A claim after a lapsed lease counts as a crash. Returns None if there is
+    nothing to claim: another worker holds it, it waits its turn, has ended, or does not exist.
     Raises IntegrityError if another turn of the conversation became active meanwhile.
     """
     given = {

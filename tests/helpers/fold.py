@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from shared.turn_state import OPEN_STATUSES, TurnStatus
+from shared.turn_state import OPEN_STATUSES, InjectionState, TurnStatus
 from tests.helpers.sse import ProtocolViolationError, ServerEvent
 
 Json = dict[str, Any]
@@ -69,7 +69,7 @@ def _apply(turn: FoldedTurn, event: ServerEvent) -> None:
         case "step":
             _upsert(turn.steps, data, ("iteration", "type", "tool_call_id"))
         case "inject":
-            _upsert(turn.injections, data, ("injection_id",))
+            _advance(turn.injections, data)
         case "compact":
             if data not in turn.compactions:
                 turn.compactions.append(data)
@@ -118,6 +118,13 @@ def _apply_answer(turn: FoldedTurn, data: Json) -> None:
             turn.answer_so_far = turn.answer_so_far[:offset] + data["content"]
         case unknown:
             raise ProtocolViolationError(f"unknown status {unknown!r} of an answer: {data}")
+
+
+def _advance(injections: list[Json], data: Json) -> None:
+    """Take in an injection's state, unless a further one is known: `accepted` may come late."""
+    known = [row for row in injections if row["injection_id"] == data["injection_id"]]
+    if data["state"] != InjectionState.ACCEPTED or not known:
+        _upsert(injections, data, ("injection_id",))
 
 
 def _upsert(rows: list[Json], data: Json, key: tuple[str, ...]) -> None:

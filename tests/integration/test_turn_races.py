@@ -5,6 +5,7 @@ was accepted is lost and nothing happens twice.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 
 import pytest
@@ -93,7 +94,7 @@ def cancel(connection: Connection, turn_id: TurnId) -> object:
 
 def commit(connection: Connection, turn_id: TurnId) -> object:
     fence = Fence(turn_id, 1)
-    inbox = turns.fence_write(connection, fence, lease_s=LEASE_S, pending_injections=0)
+    inbox = turns.fence_write(connection, fence, lease_s=LEASE_S)
     if inbox is None:
         return None
     taken = injections.commit_injections(connection, turn_id)
@@ -288,3 +289,93 @@ def test_two_queued_turns_of_a_conversation_are_not_active_at_once(engine: Engin
 
     assert both.first is not None
     assert both.second is None
+
+
+def post_three(engine: Engine) -> list[TurnId]:
+    """Post three turns of one conversation, the first of which runs."""
+    with engine.begin() as connection:
+        first = post(connection)
+        view = turns.get_turn(connection, first)
+        assert view is not None
+        others = [
+            post(connection, number=number, conversation=view.conversation_id) for number in (2, 3)
+        ]
+        claim(connection, first)
+    return [first, *others]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["active first", "queued first"])
+@pytest.mark.parametrize("end", [complete, fail])
+def test_two_ends_of_a_conversation_ring_the_turn_after_both(
+    engine: Engine, end: Operation, order: tuple[int, int]
+) -> None:
+    ids = post_three(engine)
+    operations = (end, cancel)
+
+    both = interleave(
+        engine,
+        lambda connection: operations[order[0]](connection, ids[order[0]]),
+        lambda connection: operations[order[1]](connection, ids[order[1]]),
+    )
+
+    ended = (both.first, both.second)
+    assert all(isinstance(item, endings.EndedTurn) for item in ended), ended
+    rung = [item.next_turn_id for item in ended if isinstance(item, endings.EndedTurn)]
+    assert rung[-1] == ids[2] or rung == [ids[2], None]
+
+
+def test_two_cancels_of_a_conversation_do_not_wait_for_each_other(engine: Engine) -> None:
+    """The first has ended its turn and looks for the next one, which the second is ending."""
+    with engine.begin() as connection:
+        first = post(connection)
+        view = turns.get_turn(connection, first)
+        assert view is not None
+        second = post(connection, number=2, conversation=view.conversation_id)
+
+    for one, other in ((first, second), (second, first)):
+        both = interleave(engine, partial(cancel, turn_id=one), partial(cancel, turn_id=other))
+        assert not isinstance(both.second, Exception), both.second
+    with engine.begin() as connection:
+        for turn_id in (first, second):
+            turn = turns.get_turn(connection, turn_id)
+            assert turn is not None
+            assert turn.status is TurnStatus.CANCELLED
+
+
+def test_every_claim_after_the_first_opens_an_epoch(engine: Engine) -> None:
+    """Whoever held the turn before may still be about to append at the old one."""
+    with engine.begin() as connection:
+        turn_id = post(connection)
+        claim(connection, turn_id)
+        release(connection, turn_id)
+        claim(connection, turn_id)
+        owner = turns.get_stream_owner(connection, turn_id)
+    assert owner is not None
+    assert (owner.epoch, owner.attempt) == (2, 2)
+
+
+def test_locked_lease_is_not_waited_for_and_not_lost(engine: Engine) -> None:
+    """A heartbeat renews what it can: whoever has a row locked will be through in a moment."""
+    with engine.begin() as connection:
+        locked, free, taken = (post(connection) for _ in range(3))
+        for turn_id in (locked, free, taken):
+            claim(connection, turn_id)
+        lapse(connection, taken)
+        turns.claim_turn(connection, taken, owner="worker-c", lease_s=LEASE_S, turn_timeout_s=600)
+    fences = [Fence(turn_id, 1) for turn_id in (locked, free, taken)]
+
+    both = interleave(
+        engine,
+        partial(accept, turn_id=locked),
+        lambda connection: leases.renew_leases(
+            connection, fences, owner="worker-b", lease_s=LEASE_S
+        ),
+    )
+
+    renewed = both.second
+    assert isinstance(renewed, dict)
+    # SQLite has one writer: there the heartbeat comes after the other.
+    is_locked = engine.dialect.name == "postgresql"
+    assert (renewed[fences[0]] is None) == is_locked
+    assert renewed[fences[1]] is not None
+    assert fences[2] not in renewed

@@ -40,7 +40,7 @@ class AnswerStream:
 
     async def restart(self, reason: str) -> None:
         """Take back what was published, if anything was."""
-        await self._settle()
+        await self.settle()
         had_started, self._has_started = self._has_started, False
         self._progress.answer_text = ""
         self._sent_chars = 0
@@ -50,7 +50,7 @@ class AnswerStream:
 
     async def finish(self) -> tuple[Event, ...]:
         """Return the events that are left to publish when the answer stands."""
-        await self._settle()
+        await self.settle()
         return (*self._take_delta(), Answer(status="done", content=self.text))
 
     def _flush_later(self) -> None:
@@ -72,7 +72,7 @@ class AnswerStream:
         self._has_started = True
         return (Answer(status="start"), delta)
 
-    async def _settle(self) -> None:
+    async def settle(self) -> None:
         """Leave no flush behind: none to come, and none under way."""
         if self._timer is not None:
             self._timer.cancel()

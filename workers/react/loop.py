@@ -69,6 +69,13 @@ class ReactLoop:
 
         Raises what stops it: a Stop, LeaseLostError, or a ModelError that fails the turn.
         """
+        try:
+            await self._run_to_end()
+        finally:
+            # Nothing of the answer may follow on what is said of the turn's end.
+            await self._answer.settle()
+
+    async def _run_to_end(self) -> None:
         await self._take_up_calls()
         while True:
             if self._run.lease.pending_injections:
@@ -227,10 +234,11 @@ class ReactLoop:
             self._run.lease.check()
 
     async def _run_calls(self, calls: list[StoredToolCall], *, reasoning: str = "") -> None:
-        self._run.lease.check_before_tool()
         await self._run.emit(
             *(_call_event(call, status="start", reasoning=reasoning) for call in calls),
         )
+        # Last: publishing may have taken its time.
+        self._run.lease.check_before_tool()
         await self._run.lease.run(together(self._run_call(call) for call in calls))
 
     async def _run_call(self, call: StoredToolCall) -> None:

@@ -22,10 +22,15 @@ from workers.runtime.held import HeldLeases
 log = structlog.get_logger()
 
 TICK_S = 0.5
+# After a renewal that failed: the lease may have little time left.
+RETRY_S = 1.0
 
 
 class Heartbeat:
-    """Renews leases every third of their length. `tick` runs on the loop."""
+    """Renews leases every third of their length, or sooner after a failure.
+
+    `tick` runs on the loop.
+    """
 
     def __init__(
         self,
@@ -73,28 +78,33 @@ class Heartbeat:
             raise
 
     def _beat_until_stopped(self) -> None:
-        while not self._stop.wait(self._lease_s / 3):
+        pause_s = self._lease_s / 3
+        while not self._stop.wait(pause_s):
+            pause_s = self._lease_s / 3
             silence_s = time.monotonic() - self._ticked_at
             if silence_s > self._lease_s:
                 log.error("event_loop_stuck", silence_s=round(silence_s, 1))
                 continue
             if self._ready_file.exists():
                 self._ready_file.touch()
-            self._beat()
+            if not self._beat():
+                pause_s = min(RETRY_S, pause_s)
 
-    def _beat(self) -> None:
+    def _beat(self) -> bool:
+        """Renew all leases; tell whether that could be done."""
         asked = self._held.fences()
         if not asked:
-            return
+            return True
         sent_at = time.monotonic()
         try:
             renewed = self._renew(asked)
         except DBAPIError as error:
             log.warning("heartbeat_failed", leases=len(asked), error=type(error.orig).__name__)
-            return
+            return False
         self._loop.call_soon_threadsafe(self._held.take_renewal, asked, renewed, sent_at)
+        return True
 
-    def _renew(self, asked: list[Fence]) -> dict[Fence, Inbox]:
+    def _renew(self, asked: list[Fence]) -> dict[Fence, Inbox | None]:
         with self._engine.begin() as connection:
             return leases.renew_leases(
                 connection,

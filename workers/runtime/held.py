@@ -3,9 +3,13 @@
 import asyncio
 import threading
 
+import structlog
+
 from shared.errors import HandedOver, LeaseLostError
 from shared.turn_state import Fence, Inbox
 from workers.runtime.lease import Lease
+
+log = structlog.get_logger()
 
 
 class HeldLeases:
@@ -15,6 +19,7 @@ class HeldLeases:
         self._leases: dict[Fence, Lease] = {}
         self._lock = threading.Lock()
         self._is_draining = False
+        self._is_grace_over = False
         self._all_gone = asyncio.Event()
         self._all_gone.set()
 
@@ -30,6 +35,8 @@ class HeldLeases:
         self._all_gone.clear()
         if self._is_draining:
             lease.drain()
+        if self._is_grace_over:
+            lease.stop(HandedOver())
 
     def remove(self, lease: Lease) -> None:
         """Stop renewing the lease."""
@@ -46,28 +53,32 @@ class HeldLeases:
     def take_renewal(
         self,
         asked: list[Fence],
-        renewed: dict[Fence, Inbox],
+        renewed: dict[Fence, Inbox | None],
         renewed_at: float,
     ) -> None:
-        """Pass a renewal's outcome to the leases it asked for; those that are missing are lost."""
+        """Pass a renewal's outcome to the leases it asked for; those that are missing are lost.
+
+        renewed: None where the lease is held, but could not be renewed this time.
+        """
         for fence in asked:
             lease = self._leases.get(fence)
             if lease is None:
                 continue
-            inbox = renewed.get(fence)
-            if inbox is None:
+            if fence not in renewed:
                 lease.stop(LeaseLostError())
-            else:
+            elif (inbox := renewed[fence]) is not None:
                 lease.note(inbox, renewed_at=renewed_at)
 
     async def drain(self, grace_s: float) -> None:
         """Have all turns handed over: at journal points for grace_s, then wherever they are."""
         self._is_draining = True
+        log.info("worker_draining", turns=len(self._leases))
         for lease in list(self._leases.values()):
             lease.drain()
         try:
             await asyncio.wait_for(self._all_gone.wait(), grace_s)
         except TimeoutError:
+            self._is_grace_over = True
             for lease in list(self._leases.values()):
                 lease.stop(HandedOver())
             await self._all_gone.wait()

@@ -50,16 +50,28 @@ class Lease:
         """Let the turn be handed over at its next journal point."""
         self._is_draining = True
 
+    @property
+    def is_draining(self) -> bool:
+        """Whether the turn is to be handed over at its next journal point."""
+        return self._is_draining
+
     def check(self) -> None:
         """Raise the reason to stop, if there is one. Called at journal points."""
-        if self._stopped.done():
-            raise self._stopped.result()
+        self.check_stopped()
         if self._is_draining:
             raise HandedOver
 
+    def check_stopped(self) -> None:
+        """Raise the reason to stop at once, if there is one; a drain waits for a journal point."""
+        if self._stopped.done():
+            raise self._stopped.result()
+
     def check_before_tool(self) -> None:
-        """Raise LeaseLostError if the lease may lapse before a tool that starts now is known."""
-        self.check()
+        """Raise LeaseLostError if the lease may lapse before a tool that starts now is known.
+
+        Tools that are on record as started do start, even in a drain.
+        """
+        self.check_stopped()
         margin_s = min(MARGIN_S, self._lease_s / 3)
         if time.monotonic() - self._renewed_at > self._lease_s - margin_s:
             raise LeaseLostError

@@ -132,7 +132,8 @@ class WorkerProcess:
         book = ModelBook(database)
         engine = ReactEngine(settings, models, book, toolbox)
         heartbeat = Heartbeat(
-            create_sync_engine(settings),
+            # SQLite's one writer is waited for only as long as that leaves time to try again.
+            create_sync_engine(settings, lock_timeout_s=settings.lease_s / 3),
             held,
             loop=self._loop,
             owner=self._owner,

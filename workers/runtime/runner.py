@@ -122,14 +122,18 @@ class TurnRunner:
             doorbell=self._doorbell,
             lease_s=self._settings.lease_s,
         )
-        async with AsyncExitStack() as stack:
-            stack.callback(_stop_at_deadline(claimed, lease).cancel)
-            await stack.enter_async_context(self._listen(claimed.id, lease))
-            try:
+        try:
+            async with AsyncExitStack() as stack:
+                stack.callback(_stop_at_deadline(claimed, lease).cancel)
+                await stack.enter_async_context(self._listen(claimed.id, lease))
                 outcome = await self._settle(run, progress)
-            except StorageError as error:
-                log.warning("turn_let_go", error=str(error))
-                return await self._let_go(run)
+        except StorageError as error:
+            log.warning("turn_let_go", error=str(error))
+            return await self._let_go(run)
+        except Exception:
+            # Whatever it was: nobody should have to wait until the lease lapses.
+            await self._let_go(run)
+            raise
         log.info(
             "turn_settled",
             outcome=outcome,

@@ -75,6 +75,8 @@ class Sweep:
 
     async def _ring(self, *, with_lapsed: bool) -> None:
         is_empty = await self._is_queue_empty()
+        if is_empty is None:
+            return  # nobody would hear the bells
         bells = await self._database.write(
             lambda connection: leases.take_due_doorbells(
                 connection,
@@ -93,12 +95,13 @@ class Sweep:
                 ),
             )
 
-    async def _is_queue_empty(self) -> bool:
+    async def _is_queue_empty(self) -> bool | None:
+        """Tell whether no doorbell waits; None if the broker cannot be asked."""
         try:
             return await self._doorbell.count_waiting(TURNS_QUEUE) == 0
         except (OperationalError, RedisError, OSError) as error:
             log.warning("queue_not_counted", error=type(error).__name__)
-            return False
+            return None
 
     async def _end_doomed(self, *, with_lapsed: bool) -> None:
         doomed = await self._database.read(

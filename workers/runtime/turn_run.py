@@ -76,19 +76,17 @@ class TurnRun:
         """Journal a model's response together with the tool calls that it asks for.
 
         The calls are written as running, since they start as soon as this returns; when it
-        raises they are ready, and no tool has started.
+        raises for a cancel or a drain they are ready, and no tool has started.
         Raises LeaseLostError, Cancelled or HandedOver.
         """
 
-        def work(connection: Connection, inbox: Inbox) -> None:
+        def work(connection: Connection, inbox: Inbox) -> bool:
             journal.append_entries(connection, self.turn.fence, list(entries))
-            started = [] if inbox.is_cancel_requested else [call.id for call in calls]
             journal.insert_tool_calls(connection, self.turn.fence, list(calls))
-            if started:
-                journal.start_tool_calls(connection, self.turn.fence, started)
+            return self._start_calls(connection, inbox, [call.id for call in calls])
 
-        await self._write(work, **({} if phase is None else {"phase": phase}))
-        self.lease.check()
+        has_started = await self._write(work, **({} if phase is None else {"phase": phase}))
+        self._check_after(has_started=has_started)
 
     async def record_compaction(
         self,
@@ -117,14 +115,33 @@ class TurnRun:
         self.lease.check()
 
     async def start_tool_calls(self, ids: Sequence[ToolCallId]) -> None:
-        """Mark tool calls that an earlier attempt left as started by this one."""
+        """Mark tool calls that an earlier attempt left as started by this one.
 
-        def work(connection: Connection, inbox: Inbox) -> None:
-            if not inbox.is_cancel_requested:
-                journal.start_tool_calls(connection, self.turn.fence, list(ids))
+        Raises LeaseLostError, Cancelled or HandedOver.
+        """
+        has_started = await self._write(
+            lambda connection, inbox: self._start_calls(connection, inbox, ids),
+        )
+        self._check_after(has_started=has_started)
 
-        await self._write(work)
-        self.lease.check()
+    def _start_calls(
+        self,
+        connection: Connection,
+        inbox: Inbox,
+        ids: Sequence[ToolCallId],
+    ) -> bool:
+        """Mark tool calls as running, unless the turn is about to stop; tell whether they are."""
+        if not ids or inbox.is_cancel_requested or self.lease.is_draining:
+            return False
+        journal.start_tool_calls(connection, self.turn.fence, list(ids))
+        return True
+
+    def _check_after(self, *, has_started: bool) -> None:
+        """Stop here if there is reason to; a drain that comes after the start waits."""
+        if has_started:
+            self.lease.check_stopped()
+        else:
+            self.lease.check()
 
     async def finish_tool_call(
         self,
@@ -158,19 +175,22 @@ class TurnRun:
 
         describe: returns the journal's entries for them.
         entries: journaled before them, in the same transaction.
-        Raises LeaseLostError.
+        Commits none if a cancel was requested. Raises LeaseLostError.
         """
 
-        def work(connection: Connection, _inbox: Inbox) -> list[StoredInjection]:
-            taken = injections.commit_injections(connection, self.turn.id)
+        def work(connection: Connection, inbox: Inbox) -> list[StoredInjection]:
+            # A turn that is about to be cancelled gives its messages back instead.
+            is_over = inbox.is_cancel_requested
+            taken = [] if is_over else injections.commit_injections(connection, self.turn.id)
             if taken:
                 self._append_injection_message(connection, taken)
             described = describe(taken) if taken else []
             journal.append_entries(connection, self.turn.fence, [*entries, *described])
             return taken
 
-        taken = await self._write(work, pending_injections=0, phase=None)
-        self.lease.pending_injections = 0
+        taken = await self._write(work, phase=None)
+        if taken:
+            self.lease.pending_injections = 0
         await self.emit(
             *(
                 Inject(injection_id=item.id, state=InjectionState.COMMITTED, content=item.content)

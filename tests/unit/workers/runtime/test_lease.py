@@ -115,6 +115,31 @@ async def test_drain_interrupts_what_outlasts_its_grace() -> None:
         await working
 
 
+async def test_turn_claimed_after_the_grace_is_stopped_at_once() -> None:
+    held = HeldLeases()
+    first, late = make_lease(1), Lease(Fence(TurnId("turn_2"), 1), lease_s=15, inbox=QUIET)
+    held.add(first)
+    drained = asyncio.ensure_future(held.drain(grace_s=0))
+    with pytest.raises(HandedOver):
+        await asyncio.wait_for(first.run(forever(asyncio.Event())), 5)
+
+    held.add(late)
+
+    with pytest.raises(HandedOver):
+        await asyncio.wait_for(late.run(forever(asyncio.Event())), 5)
+    held.remove(first)
+    held.remove(late)
+    await asyncio.wait_for(drained, 5)
+
+
+async def test_tool_on_record_as_started_starts_in_a_drain_too() -> None:
+    lease = make_lease()
+    lease.drain()
+    lease.check_before_tool()
+    with pytest.raises(HandedOver):
+        lease.check()
+
+
 async def test_turn_claimed_during_a_drain_is_handed_over_too() -> None:
     held = HeldLeases()
     await held.drain(grace_s=1)
