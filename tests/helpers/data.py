@@ -51,18 +51,31 @@ class Chat:
         return exchanges
 
 
+# Short ones, two per language.
+REPLAYED_CHATS = frozenset(
+    (
+        *("en-107", "en-89", "de-99", "de-139", "fr-95", "fr-131"),
+        *("ru-89", "ru-91", "ja-79", "ja-49", "zh-89", "zh-103"),
+    )
+)
+REPLAYED_TRAJECTORIES = frozenset(("airline-44", "airline-92", "airline-140"))
+
+
 def load_multilingual_chats() -> list[Chat]:
     """Return twelve chats of two exchanges without tools, two per language."""
-    return _load("multilingual_chats.jsonl")
+    chats = load_chats(DATA / "multilingual_chats.jsonl")
+    return [chat for chat in chats if chat.id in REPLAYED_CHATS]
 
 
 def load_tool_trajectories() -> list[Chat]:
     """Return three customer-service runs with tool calls."""
-    return _load("airline_tool_trajectories.jsonl")
+    chats = load_chats(DATA / "airline_tool_trajectories.jsonl")
+    return [chat for chat in chats if chat.id in REPLAYED_TRAJECTORIES]
 
 
-def _load(name: str) -> list[Chat]:
-    lines = (DATA / name).read_text(encoding="utf-8").split("\n")
+def load_chats(path: Path) -> list[Chat]:
+    """Return the chats of a file in the format of those in `tests/data`."""
+    lines = path.read_text(encoding="utf-8").split("\n")
     rows = [json.loads(line) for line in lines if line]
     return [
         Chat(

@@ -373,3 +373,16 @@ async def test_fitting_again_changes_nothing(
         again = await fit(fitted.request)
         assert again.request.messages == fitted.request.messages
         assert again.compactions == ()
+
+
+@pytest.mark.parametrize("letter", ["x", "7", "字", "🦉", "\u200d", "\0", "\ud800", "\n"])
+async def test_ten_megabytes_of_one_letter_are_cut(letter: str) -> None:
+    huge = letter * (10_000_000 // len(letter.encode("utf-8", "surrogatepass")))
+    query = replace(QUERY, content=huge)
+    work = a_round(huge, huge)
+    given_request = request(SYSTEM, *stored(user(huge), assistant(huge)), query, *work)
+    fitted = await fit(given_request, ScriptedSummaries().summarize)
+    assert measure(fitted.request) <= 4_000
+    sent = next(item for item in fitted.request.messages if item.origin == "query")
+    assert MARK in sent.text
+    assert sent.text.startswith(letter)
