@@ -1,7 +1,8 @@
 """The script of the demo model: what it answers. It says of itself that it is no LLM.
 
 It calls `calculator` for a calculation and `current_time` for a question for the time, if they
-are offered; with the results, or without any, it answers in the language of the user.
+are offered; with the results, or without any, it answers in the language of the user. Asked for
+a summary, it gives first sentences.
 """
 
 import re
@@ -12,6 +13,7 @@ from demo.clock_question import asks_for_time, find_timezone
 from demo.languages import CHINESE, JAPANESE, Language, detect_language
 from demo.protocol import ChatRequest
 from demo.reply import Reply, ToolCall
+from demo.summary import read_record, summarize
 from demo.tool_work import (
     ToolWork,
     names_called_since_last_user,
@@ -35,6 +37,8 @@ NUMBER = re.compile(r"-?(?:\d+(?:\.\d+)?(?:e[-+]?\d+)?|inf|nan)")
 
 def respond(request: ChatRequest) -> Reply:
     """Return the demo model's reply."""
+    if record := read_record(request):
+        return _paced(Reply(text=summarize(*record)))
     question = read_question(request)
     calls = _choose_calls(request, question)
     if calls:
