@@ -9,8 +9,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 from shared.clock import now
 from shared.tables import TokenFactors as Table
 
-# `(ascii, other, tokens)`: the shape of a prompt and its reported size.
-StoredSample = tuple[float, float, int]
+# `(ascii, other, tools, tokens)`: the shape of a prompt and its reported size.
+StoredSample = tuple[float, float, float, int]
+SAMPLE_NUMBERS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,11 @@ def _parameters(key: ModelKey) -> dict[str, str]:
 
 
 def _learned(samples: Sequence[Sequence[float]], context_size: int | None) -> Learned:
+    # A sample of another form was written by another version: it will be seen again.
+    known = (sample for sample in samples if len(sample) == SAMPLE_NUMBERS)
     return Learned(
-        samples=tuple((ascii_, other, int(tokens)) for ascii_, other, tokens in samples),
+        samples=tuple(
+            (ascii_, other, tools, int(tokens)) for ascii_, other, tools, tokens in known
+        ),
         context_size=context_size,
     )

@@ -15,7 +15,7 @@ class TokenFactors(Base):
 
     model: Mapped[str] = mapped_column(Text, primary_key=True)
     base_url: Mapped[str] = mapped_column(Text, primary_key=True)
-    # The newest samples, oldest first: `[ascii, other, tokens]`.
+    # The newest samples, oldest first: `[ascii, other, tools, tokens]`.
     samples: Mapped[list[list[float]]] = mapped_column(Json)
     # The window as the provider stated it when it refused a request; NULL if it never did.
     context_size: Mapped[int | None]

@@ -453,7 +453,7 @@ def test_reported_sizes_are_stored_and_shared(talk: Talk, store: Store) -> None:
 
     first = wait_until(samples, message="nothing was written down")
     sizes = [call.usage.prompt_tokens for call in talk.calls if call.usage]
-    assert [tokens for _, _, tokens in first] == sizes[: len(first)]
+    assert [tokens for *_, tokens in first] == sizes[: len(first)]
 
 
 def test_work_of_a_turn_is_folded_and_told(talk: Talk) -> None:

@@ -25,15 +25,17 @@ class Factors:
 
     ascii: float
     other: float
+    tools: float
 
     def tokens(self, shape: Shape) -> int:
         """Return the tokens that a text of this shape is expected to have, rounded up."""
-        return -int(-(self.ascii * shape.ascii + self.other * shape.other + shape.fixed) // 1)
+        text = self.ascii * shape.ascii + self.other * shape.other + self.tools * shape.tools
+        return -int(-(text + shape.fixed) // 1)
 
 
 # For a model that nothing is known of: above all four tokenizers that were measured.
-PRIOR = Factors(1.07, 1.2)
-CAUTIOUS = Factors(PRIOR.ascii * MARGIN, PRIOR.other * MARGIN)
+PRIOR = Factors(1.07, 1.2, 1.0)
+CAUTIOUS = Factors(PRIOR.ascii * MARGIN, PRIOR.other * MARGIN, PRIOR.tools * MARGIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,39 +44,58 @@ class Sample:
 
     ascii: float
     other: float
+    tools: float
     tokens: int
+
+    @property
+    def size(self) -> float:
+        """Tokens of the shape."""
+        return self.ascii + self.other + self.tools
 
     @property
     def ratio(self) -> float:
         """Tokens reported per token of the shape."""
-        return self.tokens / (self.ascii + self.other)
+        return self.tokens / self.size
 
 
 def is_telling(sample: Sample) -> bool:
     """Whether a sample says anything about the tokenizer."""
-    return sample.ascii + sample.other >= MIN_SAMPLE_TOKENS and sample.tokens > 0
+    return sample.size >= MIN_SAMPLE_TOKENS and sample.tokens > 0
 
 
 def fit_factors(samples: Sequence[Sample]) -> Factors:
     """Return the factors that explain the samples best, with the margin.
 
     samples: oldest first; the newest MAX_SAMPLES count.
-    Least squares of the relative error in two unknowns, held near PRIOR where the samples say
+    Least squares of the relative error in three unknowns, held near PRIOR where the samples say
     nothing, so that text in a script not seen before is still counted with caution.
     """
-    seen = _without_slips(samples[-MAX_SAMPLES:])
-    a_a = b_b = PRIOR_WEIGHT
-    a_b = 0.0
-    a_t, b_t = PRIOR_WEIGHT * PRIOR.ascii, PRIOR_WEIGHT * PRIOR.other
-    for sample in seen:
-        a, b = sample.ascii / sample.tokens, sample.other / sample.tokens
-        a_a, a_b, b_b = a_a + a * a, a_b + a * b, b_b + b * b
-        a_t, b_t = a_t + a, b_t + b
-    determinant = a_a * b_b - a_b * a_b
-    return Factors(
-        _bounded((a_t * b_b - b_t * a_b) / determinant),
-        _bounded((a_a * b_t - a_b * a_t) / determinant),
-    )
+    priors = (PRIOR.ascii, PRIOR.other, PRIOR.tools)
+    matrix = [[PRIOR_WEIGHT * (row == column) for column in range(3)] for row in range(3)]
+    vector = [PRIOR_WEIGHT * prior for prior in priors]
+    for sample in _without_slips(samples[-MAX_SAMPLES:]):
+        parts = [part / sample.tokens for part in (sample.ascii, sample.other, sample.tools)]
+        for row, part in enumerate(parts):
+            vector[row] += part
+            for column, other in enumerate(parts):
+                matrix[row][column] += part * other
+    return Factors(*map(_bounded, _solve(matrix, vector)))
+
+
+def _solve(matrix: list[list[float]], vector: list[float]) -> list[float]:
+    """Solve linear equations with a symmetric, positive definite matrix, both used up."""
+    size = len(vector)
+    for pivot in range(size):
+        for row in range(pivot + 1, size):
+            ratio = matrix[row][pivot] / matrix[pivot][pivot]
+            vector[row] -= ratio * vector[pivot]
+            for column in range(pivot, size):
+                matrix[row][column] -= ratio * matrix[pivot][column]
+    for pivot in reversed(range(size)):
+        vector[pivot] /= matrix[pivot][pivot]
+        for row in range(pivot):
+            vector[row] -= matrix[row][pivot] * vector[pivot]
+    return vector
 
 
 def _without_slips(samples: Sequence[Sample]) -> list[Sample]:

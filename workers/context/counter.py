@@ -9,6 +9,7 @@ from workers.context.estimate import (
     MESSAGE_TOKENS,
     estimate_message,
     estimate_tokens,
+    estimate_tools,
     tool_text,
 )
 from workers.context.messages import Message, TextPart
@@ -27,13 +28,13 @@ class TokenCounter(ABC):
     def message(self, message: Message) -> int:
         """Return the tokens of a message, its tool calls included."""
 
+    @abstractmethod
+    def tools(self, schemas: Iterable[ToolSchema]) -> int:
+        """Return the tokens of tool schemas."""
+
     def messages(self, messages: Iterable[Message]) -> int:
         """Return the tokens of messages together."""
         return sum(map(self.message, messages))
-
-    def tools(self, schemas: Iterable[ToolSchema]) -> int:
-        """Return the tokens of tool schemas, as the JSON that is sent."""
-        return sum(self.text(tool_text(schema)) for schema in schemas)
 
     def request(self, request: ModelRequest) -> int:
         """Return the tokens of a request's messages and tool schemas."""
@@ -50,6 +51,10 @@ class EstimateCounter(TokenCounter):
     def message(self, message: Message) -> int:
         """See `estimate_message`."""
         return estimate_message(message)
+
+    def tools(self, schemas: Iterable[ToolSchema]) -> int:
+        """See `estimate_tools`."""
+        return estimate_tools(schemas)
 
 
 ESTIMATE = EstimateCounter()
@@ -69,6 +74,10 @@ class CalibratedCounter(TokenCounter):
     def message(self, message: Message) -> int:
         """Return the tokens of a message, its tool calls included."""
         return self._factors.tokens(self._shapes.of(message))
+
+    def tools(self, schemas: Iterable[ToolSchema]) -> int:
+        """Return the tokens of tool schemas."""
+        return sum(self._factors.tokens(tool_shape(schema)) for schema in schemas)
 
 
 class ShapeMemo:
@@ -93,4 +102,10 @@ def message_shape(message: Message) -> Shape:
         images = sum(not isinstance(part, TextPart) for part in content)
     calls = "".join(call.name + call.arguments for call in message.tool_calls)
     shape = shape_of(message.text + calls)
-    return Shape(shape.ascii + MESSAGE_TOKENS, shape.other, IMAGE_TOKENS * images)
+    return Shape(shape.ascii + MESSAGE_TOKENS, shape.other, fixed=IMAGE_TOKENS * images)
+
+
+def tool_shape(schema: ToolSchema) -> Shape:
+    """Return the shape of a tool schema; its text in other scripts weighs what any does."""
+    shape = shape_of(tool_text(schema))
+    return Shape(other=shape.other, tools=shape.ascii)

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from workers.context.calibration import Factors, Sample
-from workers.context.counter import CalibratedCounter, ShapeMemo, TokenCounter
-from workers.context.estimate import tool_text
+from workers.context.counter import CalibratedCounter, ShapeMemo, TokenCounter, tool_shape
 from workers.context.messages import Message
-from workers.context.shape import Shape, shape_of
+from workers.context.shape import Shape
 from workers.model.values import ModelRequest, ModelTarget, Purpose, ToolSchema, Usage
 
 
@@ -67,15 +66,16 @@ class TokenMeter:
         """Learn that a request has so many tokens. What images cost is not learned."""
         shape = self._shape(request.messages, request.tools)
         if not shape.fixed:
-            self._calibration.learn(request.target, Sample(shape.ascii, shape.other, tokens))
+            self._calibration.learn(
+                request.target, Sample(shape.ascii, shape.other, shape.tools, tokens)
+            )
 
     def _shape(self, messages: Sequence[Message], tools: tuple[ToolSchema, ...] = ()) -> Shape:
         ascii_, other, fixed = 0.0, 0.0, 0.0
         for message in messages:
             shape = self._shapes.of(message)
             ascii_, other, fixed = ascii_ + shape.ascii, other + shape.other, fixed + shape.fixed
-        tool_shapes = (shape_of(tool_text(schema)) for schema in tools)
-        return sum(tool_shapes, start=Shape(ascii_, other, fixed))
+        return sum(map(tool_shape, tools), start=Shape(ascii_, other, fixed=fixed))
 
 
 def _extends(request: ModelRequest, anchor: _Anchor) -> bool:

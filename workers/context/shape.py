@@ -3,7 +3,8 @@
 Digits, punctuation and line breaks cost several times what letters do, and scripts differ more
 than models do. The weights are means over four public tokenizers and the conversations that
 `make eval-context` measures; what is left to learn about a model is one factor for text in
-ASCII and one for all other (`workers.context.calibration`).
+ASCII, one for all other, and one for what its provider makes of tool schemas
+(`workers.context.calibration`).
 """
 
 from dataclasses import dataclass
@@ -31,11 +32,18 @@ class Shape:
 
     ascii: float = 0.0
     other: float = 0.0
+    # Of tool schemas, as the JSON that is sent: some providers show a model half of it.
+    tools: float = 0.0
     # Tokens that do not depend on the model, such as those of images.
     fixed: float = 0.0
 
     def __add__(self, more: "Shape") -> "Shape":
-        return Shape(self.ascii + more.ascii, self.other + more.other, self.fixed + more.fixed)
+        return Shape(
+            self.ascii + more.ascii,
+            self.other + more.other,
+            self.tools + more.tools,
+            self.fixed + more.fixed,
+        )
 
 
 def shape_of(text: str) -> Shape:

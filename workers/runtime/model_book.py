@@ -105,7 +105,9 @@ class ModelBook:
     async def _save(self, key: ModelKey, known: _Known) -> None:
         samples = tuple(known.unsaved)
         more = Learned(
-            samples=tuple((sample.ascii, sample.other, sample.tokens) for sample in samples),
+            samples=tuple(
+                (sample.ascii, sample.other, sample.tools, sample.tokens) for sample in samples
+            ),
             context_size=known.unsaved_window,
         )
         stored = await self._database.write(

@@ -110,7 +110,7 @@ class FixedCalibration:
     """Factors that stay as they are; what is learned is kept to be looked at."""
 
     def __init__(self, ascii_factor: float = 1.0, other_factor: float = 1.0) -> None:
-        self._factors = Factors(ascii_factor, other_factor)
+        self._factors = Factors(ascii_factor, other_factor, ascii_factor)
         self.learned: list[Sample] = []
 
     def factors(self, _target: ModelTarget) -> Factors:

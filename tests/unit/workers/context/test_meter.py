@@ -62,7 +62,10 @@ def test_reported_size_is_learned_with_the_shape_of_the_whole_request() -> None:
     meter.observe(REQUEST, REPORTED)
     (sample,) = calibration.learned
     assert sample.tokens == 1_000
-    assert -(-sample.ascii // 1) == meter.measure(replace(REQUEST, purpose="synthesis"))
+    assert sample.tools > 0
+    assert -(-(sample.ascii + sample.tools) // 1) == meter.measure(
+        replace(REQUEST, purpose="synthesis")
+    )
 
 
 def test_images_have_their_price_and_are_not_learned_from() -> None:
@@ -84,4 +87,4 @@ def test_counter_counts_as_the_meter_measures() -> None:
 
 
 def test_sample_knows_its_ratio() -> None:
-    assert Sample(100, 100, 300).ratio == 1.5
+    assert Sample(100, 60, 40, 300).ratio == 1.5

@@ -29,8 +29,8 @@ def test_weights(text: str, ascii_tokens: float, other_tokens: float) -> None:
 
 
 def test_shapes_add_up() -> None:
-    one, two = Shape(1, 2, 3), Shape(10, 20, 30)
-    assert one + two == Shape(11, 22, 33)
+    one, two = Shape(1, 2, 3, 4), Shape(10, 20, 30, 40)
+    assert one + two == Shape(11, 22, 33, 44)
 
 
 @given(st.text(), st.text())
