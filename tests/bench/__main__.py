@@ -1,14 +1,17 @@
-"""Run all measurements and print a line for each."""
+"""Run all measurements and print a line for each; leave with 1 if one misses its limit."""
 
 import contextlib
 import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 from demo.reply import Reply
 from tests.bench.burst import measure_burst
 from tests.bench.estimator import measure_estimator
+from tests.bench.guard import measure_guard
+from tests.bench.history import measure_history
+from tests.bench.measured import Measured
 from tests.helpers.databases import Databases, PostgresDatabases, SqliteDatabases
 from tests.helpers.model_server import ScriptedModel
 from tests.helpers.product import Product
@@ -19,10 +22,19 @@ TURNS = 300
 ROUNDS = 3
 
 
-def main() -> None:
-    """Measure on both stores."""
-    for line in measure_estimator():
-        sys.stdout.write(f"{line}\n")
+def main() -> int:
+    """Measure, on both stores what depends on them."""
+    is_within = True
+    for measured in _measure():
+        sys.stdout.write(f"{measured}\n")
+        sys.stdout.flush()
+        is_within = is_within and measured.holds
+    return 0 if is_within else 1
+
+
+def _measure() -> Iterator[Measured]:
+    yield from measure_estimator()
+    yield from measure_guard()
     with tempfile.TemporaryDirectory() as name, PostgresServer() as postgres:
         folder = Path(name)
         stores: dict[str, Databases] = {
@@ -30,14 +42,16 @@ def main() -> None:
             "postgres": PostgresDatabases(postgres),
         }
         for store, databases in stores.items():
+            for measured in measure_history(databases.create()):
+                yield Measured(f"{store}, {measured.text}", holds=measured.holds)
             (folder / store).mkdir()
             with _product(folder / store, databases.create()) as product:
                 for number in range(1, ROUNDS + 1):
                     wall_s = measure_burst(product.url, TURNS)
-                    sys.stdout.write(
+                    yield Measured(
                         f"{store}, round {number}: {TURNS} turns at once, one worker process,"
                         f" model {MODEL_S:g} s: {wall_s:.2f} s"
-                        f" ({wall_s / MODEL_S:.2f} times the model)\n",
+                        f" ({wall_s / MODEL_S:.2f} times the model)",
                     )
 
 
@@ -61,4 +75,4 @@ def _product(folder: Path, database_url: str) -> Generator[Product]:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
