@@ -7,6 +7,8 @@ PYTHON ?= python3
 ARGS ?=
 PYTEST_ARGS ?= -n 2
 
+# Where one would separate the arguments of a call.
+COMMA := ,
 VENV := .venv
 BIN := $(VENV)/bin
 # A user's own settings must neither lead pip out of the virtual environment nor modules into it.
@@ -49,7 +51,7 @@ if ! cat pyproject.toml constraints.txt | cmp -s - $(VENV)/$(2); then \
 fi
 endef
 
-.PHONY: up test check bench faults clean install install-dev
+.PHONY: up test check bench eval-context faults clean install install-dev install-eval
 
 up: install
 	@$(BIN)/turnmill up $(ARGS)
@@ -67,6 +69,10 @@ check: install-dev
 bench: install-dev
 	$(BIN)/python -m tests.bench $(ARGS)
 
+# Our token counts against real tokenizers; `ARGS="--write"` puts the table into docs/context.md.
+eval-context: install-eval
+	$(BIN)/python -m tests.eval $(ARGS)
+
 faults: install-dev
 	$(BIN)/python -m pytest tests/faults -m "slow or not slow" $(PYTEST_ARGS)
 
@@ -79,3 +85,6 @@ install:
 
 install-dev:
 	$(call INSTALL,.[dev],.installed-dev)
+
+install-eval:
+	$(call INSTALL,.[dev$(COMMA)eval],.installed-eval)
