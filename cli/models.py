@@ -19,7 +19,10 @@ from shared.repositories import model_configs
 from shared.repositories.model_configs import ModelConfig
 from shared.settings import Settings
 
-SHOWN = ("name", "role", "context_size", "max_output_tokens", "base_url", "api_key_env")
+SHOWN = (
+    *("name", "role", "context_size", "max_output_tokens", "tool_call", "json_mode"),
+    *("base_url", "api_key_env"),
+)
 
 
 @click.group()
@@ -56,6 +59,8 @@ def list_models(*, as_json: bool) -> None:
 @click.option("--api-key-env", help="Variable of the workers that holds the key: LLM_…KEY.")
 @click.option("--context-size", type=int, help="Tokens of prompt and answer together.")
 @click.option("--max-output-tokens", type=int, help="Tokens kept for the answer.")
+@click.option("--tool-call/--no-tool-call", default=None, help="Calls tools; else JSON mode.")
+@click.option("--json-mode/--no-json-mode", default=None, help="Knows response_format.")
 def set_model(name: str, **values: Any) -> None:  # noqa: ANN401 - the specification checks them
     """Create or replace the model NAME. What is not given comes from the environment."""
     try:

@@ -57,6 +57,9 @@ class ModelSpec(BaseModel):
     # Tokens of prompt and answer together, and of the answer.
     context_size: Annotated[int, Field(ge=1_000, le=MAX_TOKENS)] | None = None
     max_output_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = None
+    # Whether it can call tools (else JSON mode), and knows `response_format`.
+    tool_call: bool | None = None
+    json_mode: bool | None = None
 
     @model_validator(mode="after")
     def _check_room_for_the_prompt(self) -> Self:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -158,6 +158,12 @@ class Settings(BaseModel):
     llm_max_output_tokens: int = Field(64_000, ge=1, alias="LLM_MAX_OUTPUT_TOKENS")
     """Tokens reserved for the main model's answer."""
 
+    llm_tool_call: bool = Field(default=True, alias="LLM_TOOL_CALL")
+    """Whether models can call tools; one that cannot is asked in JSON mode."""
+
+    llm_json_mode: bool = Field(default=True, alias="LLM_JSON_MODE")
+    """Whether models know `response_format`, which JSON mode sets."""
+
     llm_fast_model: str | None = Field(None, alias="LLM_FAST_MODEL")
     """Name of the fast model, which writes summaries; unset: the main model does."""
 
@@ -178,6 +184,18 @@ class Settings(BaseModel):
 
     react_max_iterations: int = Field(50, ge=1, alias="REACT_MAX_ITERATIONS")
     """Model calls with tools in one turn before it answers from what it has."""
+
+    react_self_reflection_interval: int = Field(6, ge=0, alias="REACT_SELF_REFLECTION_INTERVAL")
+    """Tool calls after which the model is asked to look back; 0: never."""
+
+    react_cycle_detection_threshold: int = Field(3, ge=0, alias="REACT_CYCLE_DETECTION_THRESHOLD")
+    """Identical tool calls after which the model is warned; 0: never."""
+
+    react_completion_check_min_tools: int = Field(3, ge=0, alias="REACT_COMPLETION_CHECK_MIN_TOOLS")
+    """Tool calls after which the first answer is checked once against the request; 0: never."""
+
+    react_synthesis: Literal["auto", "always", "never"] = Field("auto", alias="REACT_SYNTHESIS")
+    """Whether the answer is written by a call of its own: `auto` does so after tools were used."""
 
     @field_validator("database_url", "redis_url", "events_redis_url", "llm_base_url")
     @classmethod

@@ -22,6 +22,9 @@ class ModelConfig:
     api_key_env: str | None = None
     context_size: int | None = None
     max_output_tokens: int | None = None
+    # Whether it can call tools, and write JSON when told to by `response_format`.
+    tool_call: bool | None = None
+    json_mode: bool | None = None
     created_at: datetime | None = None
     updated_at: datetime | None = None
 
@@ -33,6 +36,8 @@ _COLUMNS = (
     Table.api_key_env,
     Table.context_size,
     Table.max_output_tokens,
+    Table.tool_call,
+    Table.json_mode,
     Table.created_at,
     Table.updated_at,
 )
@@ -67,6 +72,8 @@ def put_model_config(connection: Connection, config: ModelConfig) -> bool:
         "api_key_env": config.api_key_env,
         "context_size": config.context_size,
         "max_output_tokens": config.max_output_tokens,
+        "tool_call": config.tool_call,
+        "json_mode": config.json_mode,
         "updated_at": now(),
     }
     if config.role is not None:

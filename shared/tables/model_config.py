@@ -15,12 +15,16 @@ class ModelConfig(Base):
 
     # The name the provider knows it by.
     name: Mapped[str] = mapped_column(String(200), primary_key=True)
-    # main, for the one that is used when a turn names none
+    # main, for the one that is used when a turn names none, or fast, which writes summaries
     role: Mapped[str | None] = mapped_column(String(16), unique=True)
     base_url: Mapped[str | None] = mapped_column(Text)
     # Name of the workers' environment variable that holds the key; never the key.
     api_key_env: Mapped[str | None] = mapped_column(String(100))
     context_size: Mapped[int | None]
     max_output_tokens: Mapped[int | None]
+    # Whether tools can be called natively; else JSON mode.
+    tool_call: Mapped[bool | None]
+    # Whether `response_format` may be json_object.
+    json_mode: Mapped[bool | None]
     created_at: Mapped[datetime] = mapped_column(UtcTime)
     updated_at: Mapped[datetime] = mapped_column(UtcTime)

@@ -174,7 +174,7 @@ class TestPostingImages:
     @pytest.mark.parametrize(
         ("parts", "status", "words"),
         [
-            ([], 422, "input should have at least 1 item"),
+            ([], 422, "input must not be empty"),
             ([sent(b"text")], 422, "input[0].image_url.url must hold an image: send PNG"),
             ([sent(make_png(padding=MAX_BYTES))], 422, "may have 20000: send a smaller one"),
             ([sent(make_png(padding=2 * MAX_BYTES))], 413, "upload images to /v1/files"),

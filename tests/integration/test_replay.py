@@ -18,6 +18,13 @@ def world(fresh_product: Product) -> Product:
     """Give a running product that knows the recorded tools."""
     fresh_product.environment["TURNMILL_TOOLS"] = SETTING
     fresh_product.environment["PYTHONPATH"] = str(Path(__file__).parents[2])
+    # What was recorded has no notes of ours in it.
+    for note in (
+        "SELF_REFLECTION_INTERVAL",
+        "CYCLE_DETECTION_THRESHOLD",
+        "COMPLETION_CHECK_MIN_TOOLS",
+    ):
+        fresh_product.environment[f"REACT_{note}"] = "0"
     fresh_product.start_api()
     fresh_product.start_worker()
     return fresh_product

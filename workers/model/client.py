@@ -23,6 +23,7 @@ from workers.model.failures import (
     not_a_stream,
     stream_error,
 )
+from workers.model.json_mode import read_actions, to_json_mode
 from workers.model.json_values import parse_object
 from workers.model.request_body import encode_body
 from workers.model.sse import SseDecoder
@@ -79,15 +80,25 @@ class ModelClient:
         """Close all connections. No stream may be open: its reader would not be woken."""
         await self._http.aclose()
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Call the model and yield its answer as it comes; the last item is the ModelResponse.
 
-        Tried again until an answer begins, never after. Cancelling the task that reads, or
-        closing the generator, closes the connection at once; whoever may stop reading early
-        closes it with `contextlib.aclosing`.
+        A model that cannot call tools is asked in JSON mode. Tried again until an answer begins,
+        never after. Cancelling the task that reads, or closing the generator, closes the
+        connection at once; whoever may stop reading early closes it with `contextlib.aclosing`.
         Raises ModelError: ModelStreamError when the answer broke off or could not be read,
         ContextLengthError when the request is too long, others as their names say.
         """
+        if request.tools and not request.target.abilities.tool_call:
+            return self._stream_actions(request)
+        return self._stream(request)
+
+    async def _stream_actions(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        async with aclosing(self._stream(to_json_mode(request))) as events:
+            async for event in read_actions(events):
+                yield event
+
+    async def _stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         assembly = Assembly(request)
         response = await self._send(request)
         try:

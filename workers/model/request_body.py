@@ -14,6 +14,8 @@ def encode_body(request: ModelRequest) -> bytes:
     if request.tools:
         body["tools"] = [tool.to_wire() for tool in request.tools]
     body["messages"] = [message.to_wire() for message in request.messages]
+    if request.response_format is not None:
+        body["response_format"] = {"type": request.response_format}
     if request.max_tokens is not None:
         body["max_tokens"] = request.max_tokens
     body["stream"] = True

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from shared.errors import ConfigurationError
 from shared.repositories.model_configs import ModelConfig
 from shared.settings import Settings
-from workers.model.values import ModelTarget
+from workers.model.values import Abilities, ModelTarget
 
 
 def resolve_target(
@@ -78,7 +78,15 @@ def _target(
         api_key=_api_key(settings, config, os.environ if environment is None else environment),
         context_size=config.context_size or context_size,
         max_output_tokens=config.max_output_tokens or max_output_tokens,
+        abilities=Abilities(
+            tool_call=_first(config.tool_call, settings.llm_tool_call),
+            json_mode=_first(config.json_mode, settings.llm_json_mode),
+        ),
     )
+
+
+def _first(configured: bool | None, default: bool) -> bool:  # noqa: FBT001 - two of a kind
+    return default if configured is None else configured
 
 
 def _api_key(settings: Settings, config: ModelConfig, environment: Mapping[str, str]) -> str:

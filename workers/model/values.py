@@ -10,6 +10,16 @@ Purpose = Literal["loop", "synthesis", "compaction"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Abilities:
+    """What a model's provider understands; what it does not is asked for in another way."""
+
+    # Tools offered and called natively; else in JSON mode.
+    tool_call: bool = True
+    # `response_format` of type json_object.
+    json_mode: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelTarget:
     """A model at a provider, with the limits of its window. Tokens are the provider's."""
 
@@ -18,6 +28,7 @@ class ModelTarget:
     api_key: str = field(repr=False)
     context_size: int
     max_output_tokens: int
+    abilities: Abilities = Abilities()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +60,8 @@ class ModelRequest:
     tools: tuple[ToolSchema, ...] = ()
     # Most tokens the answer may have; None leaves it to the provider.
     max_tokens: int | None = None
+    # Kind of JSON the answer has to be; None: any text.
+    response_format: Literal["json_object"] | None = None
     purpose: Purpose = "loop"
 
 
@@ -85,6 +98,8 @@ class ModelResponse:
     usage: Usage
     # Thoughts of the model, never part of the answer.
     reasoning: str = ""
+    # In JSON mode: the text is not the action that was asked for.
+    is_malformed: bool = False
 
 
 ModelEvent = TextDelta | ToolCallDelta | ModelResponse

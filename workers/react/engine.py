@@ -18,6 +18,7 @@ from workers.model.client import ModelClient
 from workers.model.roles import resolve_fast, resolve_target
 from workers.model.values import ModelRequest, ModelResponse, ModelTarget
 from workers.react.loop import ReactLoop
+from workers.react.notes import LoopLimits
 from workers.react.transcript import fold
 from workers.react.turn_context import TurnContext
 from workers.runtime.model_book import ModelBook, key_of
@@ -110,7 +111,8 @@ class ReactEngine:
             context=context,
             calls=calls,
             tools=tools,
-            max_iterations=settings.react_max_iterations,
+            limits=LoopLimits.of(settings),
+            synthesis=settings.react_synthesis,
             tool_timeout_s=settings.tool_timeout_s,
         )
         await loop.run()

@@ -26,7 +26,8 @@ from workers.model.values import (
 )
 from workers.react import prompts
 from workers.react.answer_stream import AnswerStream
-from workers.react.transcript import Transcript, finished_call, unknown_outcome
+from workers.react.notes import LoopLimits, checklist, due_notes, reformat
+from workers.react.transcript import Note, Transcript, finished_call, unknown_outcome
 from workers.react.turn_context import TurnContext
 from workers.runtime.model_calls import ModelCalls
 from workers.runtime.progress import Progress
@@ -34,6 +35,9 @@ from workers.runtime.turn_run import TurnRun, join_injections
 from workers.tools.execution import run_tool
 from workers.tools.registry import ToolRegistry
 from workers.tools.tool import ToolContext
+
+# Whether a call of its own writes the answer; `auto`: if tools were used.
+Synthesis = Literal["auto", "always", "never"]
 
 # A broken answer is asked for once more.
 STREAM_TRIES = 2
@@ -51,7 +55,8 @@ class ReactLoop:
         context: TurnContext,
         calls: ModelCalls,
         tools: ToolRegistry,
-        max_iterations: int,
+        limits: LoopLimits,
+        synthesis: Synthesis,
         tool_timeout_s: float,
     ) -> None:
         self._run = run
@@ -60,9 +65,12 @@ class ReactLoop:
         self._context = context
         self._calls = calls
         self._tools = tools
-        self._max_iterations = max_iterations
+        self._limits = limits
+        self._synthesis = synthesis
         self._tool_timeout_s = tool_timeout_s
         self._answer = AnswerStream(run, progress)
+        # What notes remind of.
+        self._query = run.turn.input
 
     async def run(self) -> None:
         """Go on until the turn is completed.
@@ -82,9 +90,9 @@ class ReactLoop:
                 await self._commit_injections()
             if self._transcript.draft is not None:
                 is_done = await self._synthesize()
-            elif self._transcript.iterations >= self._max_iterations:
+            elif self._transcript.iterations >= self._limits.max_iterations:
                 self._transcript.draft = prompts.ITERATION_LIMIT_DRAFT.format(
-                    limit=self._max_iterations,
+                    limit=self._limits.max_iterations,
                 )
                 is_done = False
             else:
@@ -95,12 +103,14 @@ class ReactLoop:
     async def _iterate(self) -> bool:
         """Make one model call and run the tools it asks for; True if the turn is completed."""
         transcript = self._transcript
+        for note in due_notes(transcript, self._limits, self._query):
+            await self._add_note(note)
         transcript.iterations += 1
         await self._run.emit(
             Step(type="thinking", status="start", iteration=transcript.iterations),
         )
         started_at = time.monotonic()
-        is_live = not transcript.has_used_tools
+        is_live = self._is_answer_live
         response = await self._call(
             self._context.loop_request,
             hint="react_iteration",
@@ -109,11 +119,45 @@ class ReactLoop:
         if response.tool_calls:
             await self._run_round(response)
             return False
+        if objection := self._objection(response):
+            await self._object(response, objection)
+            return False
         if is_live:
+            if not self._answer.text:
+                # Taken as the answer though it is not in the form that was asked for.
+                await self._answer.add(response.text)
             return await self._complete(response, "loop", started_at)
         await self._record(response, "loop", phase="synthesizing")
         transcript.add_response(response.text, [])
         return False
+
+    @property
+    def _is_answer_live(self) -> bool:
+        """Whether the next response, if it calls no tool, is the turn's answer as it comes."""
+        if self._synthesis == "auto":
+            return not self._transcript.has_used_tools
+        return self._synthesis == "never"
+
+    def _objection(self, response: ModelResponse) -> Note | None:
+        """Return what to tell the model in place of taking its answer."""
+        if response.is_malformed:
+            return reformat(self._transcript, self._limits)
+        return checklist(self._transcript, self._limits, self._query)
+
+    async def _object(self, response: ModelResponse, note: Note) -> None:
+        """Keep an answer that is not taken, and what is said of it, in the loop."""
+        await self._answer.restart(note.kind)
+        entries = [
+            self._transcript.response_entry(response, "loop"),
+            self._transcript.note_entry(note),
+        ]
+        await self._run.record_response(entries)
+        self._transcript.add_response(response.text, [])
+        self._transcript.add_note(note)
+
+    async def _add_note(self, note: Note) -> None:
+        await self._run.record_response([self._transcript.note_entry(note)])
+        self._transcript.add_note(note)
 
     async def _synthesize(self) -> bool:
         """Write the answer from what the loop found; True if the turn is completed."""

@@ -4,8 +4,11 @@ An attempt that goes on after another folds the journal into the same transcript
 other one had, up to its last entry.
 """
 
+import json
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, cast
 
 from shared.ids import ToolCallId, new_tool_call_id
 from shared.repositories.injections import StoredInjection
@@ -22,6 +25,21 @@ from workers.runtime.turn_run import join_injections
 FINISHED = (ToolCallState.DONE, ToolCallState.UNKNOWN)
 
 
+NoteKind = Literal["reflection", "cycle", "checklist", "reformat"]
+# A call's tool and its arguments in a form that does not depend on their order.
+Fingerprint = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Something the loop tells the model."""
+
+    kind: NoteKind
+    text: str
+    # Of this kind so far, as whoever decides that one is due counts them.
+    count: int
+
+
 @dataclass(slots=True)
 class Transcript:
     """What the loop has done after the query, oldest first."""
@@ -35,10 +53,20 @@ class Transcript:
     open_calls: list[StoredToolCall] = field(default_factory=list)
     # Calls of the last response, finished or not, in call order.
     round_calls: list[StoredToolCall] = field(default_factory=list)
-    has_used_tools: bool = False
+    # Of all calls so far, those that were compacted away included.
+    fingerprints: list[Fingerprint] = field(default_factory=list)
+    # The newest note's count, by kind.
+    noted: Counter[NoteKind] = field(default_factory=Counter)
+    # Whether the last thing the model was told is to give its answer in the right form.
+    awaits_reformat: bool = False
     # The loop's own answer, while the turn's answer is still to be written.
     draft: str | None = None
     was_compacted: bool = False
+
+    @property
+    def has_used_tools(self) -> bool:
+        """Whether any tool was called."""
+        return bool(self.fingerprints)
 
     def response_entry(self, response: ModelResponse, purpose: Purpose) -> Entry:
         """Return the journal's entry for a response; it is folded by `add_response`."""
@@ -84,6 +112,10 @@ class Transcript:
             {"ids": [item.id for item in taken], "text": join_injections(taken)},
         )
 
+    def note_entry(self, note: Note) -> Entry:
+        """Return the journal's entry for a note; it is folded by `add_note`."""
+        return self._entry("note", {"note": note.kind, "text": note.text, "count": note.count})
+
     def plan_calls(self, calls: Sequence[ToolCall]) -> list[StoredToolCall]:
         """Return the tool calls of the response about to be added, with ids of their own."""
         taken = {call.id for message in self.messages for call in message.tool_calls}
@@ -105,10 +137,11 @@ class Transcript:
 
     def add_response(self, text: str, calls: list[StoredToolCall]) -> None:
         """Add a response of the loop; without tool calls its text is the draft."""
+        self.awaits_reformat = False
         if not calls:
             self.draft = text
             return
-        self.has_used_tools = True
+        self.fingerprints += [(call.name, _canonical(call.arguments)) for call in calls]
         self.round_calls = calls
         self.open_calls = [call for call in calls if call.state not in FINISHED]
         asked = tuple(
@@ -127,12 +160,16 @@ class Transcript:
         if not self.open_calls:
             self._add_results()
 
+    def add_note(self, note: Note) -> None:
+        """Add a note; a draft before it stays in the loop."""
+        self._keep_draft()
+        self.noted[note.kind] = note.count
+        self.awaits_reformat = note.kind == "reformat"
+        self.messages.append(Message(role="user", content=note.text))
+
     def add_injections(self, text: str) -> None:
         """Add injected messages as one of the user; a draft before them stays in the loop."""
-        if self.draft is not None:
-            if self.draft:
-                self.messages.append(Message(role="assistant", content=self.draft))
-            self.draft = None
+        self._keep_draft()
         self.messages.append(
             Message(
                 role="user",
@@ -150,6 +187,11 @@ class Transcript:
             message for at, message in enumerate(self.messages) if at > min(gone) and at not in gone
         ]
         self.messages = [*before, *([summary_message(summary)] if summary else []), *after]
+
+    def _keep_draft(self) -> None:
+        if self.draft:
+            self.messages.append(Message(role="assistant", content=self.draft))
+        self.draft = None
 
     def _add_results(self) -> None:
         self.messages += [
@@ -189,6 +231,10 @@ def _fold_entry(
     data: Mapping[str, object] = entry.data
     if entry.kind == "injections":
         transcript.add_injections(str(data["text"]))
+    elif entry.kind == "note":
+        kind = cast("NoteKind", data["note"])
+        count = int(str(data["count"]))
+        transcript.add_note(Note(kind=kind, text=str(data["text"]), count=count))
     elif entry.kind == "compaction":
         _fold_compaction(transcript, data, progress)
     else:
@@ -241,6 +287,15 @@ def finished_call(
         is_error=is_error,
         elapsed_s=elapsed_s,
     )
+
+
+def _canonical(arguments: str) -> str:
+    """Return arguments so that the same ones are equal, however they were written."""
+    try:
+        parsed = json.loads(arguments or "{}")
+    except ValueError:
+        return arguments
+    return json.dumps(parsed or {}, sort_keys=True)
 
 
 def _unique(call_id: str, taken: set[str]) -> str:
