@@ -67,15 +67,15 @@ class Child:
         loop = asyncio.get_running_loop()
         while not self._is_stopping.is_set():
             born_at = loop.time()
-            ended = await self._live()
+            code = await self._live()
             if self._is_stopping.is_set():
                 return
-            self._restarts = self._restarts.after_death(lived_s=loop.time() - born_at)
+            ended, lived_s = describe_end(code), loop.time() - born_at
+            self._restarts = self._restarts.after_death(lived_s=lived_s, code=code)
             if self._restarts.is_hopeless:
                 self.show_tail()
-                raise ChildFailedError(
-                    f"{self.spec.name} cannot be started: it {ended}, {START_TRIES} times",
-                )
+                times = f", {START_TRIES} times" if self._restarts.deaths == START_TRIES else ""
+                raise ChildFailedError(f"{self.spec.name} cannot be started: it {ended}{times}")
             self._terminal.say(
                 f"{self.spec.name} {ended}; it starts again in {self._restarts.delay_s:g} s",
             )
@@ -100,8 +100,8 @@ class Child:
         while self._tail:
             self._terminal.show_line(self.spec.name, self._tail.popleft())
 
-    async def _live(self) -> str:
-        """Run the process once. Returns how it ended, for a sentence."""
+    async def _live(self) -> int:
+        """Run the process once. Returns its exit code, as `subprocess` gives it."""
         reading, writing = os.pipe()
         try:
             self._process = process = await self._spawn(writing)
@@ -120,7 +120,7 @@ class Child:
             _kill_group(process.pid)
             self._process = None
             await _finish(*helpers)
-        return describe_end(code)
+        return code
 
     async def _spawn(self, output: int) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(

@@ -18,6 +18,7 @@ from cli.model_choice import DEMO_MODEL, needs_demo
 from cli.models import models
 from cli.plan import Choices, make_plan
 from cli.ports import check_port
+from cli.restarts import REFUSED
 from cli.terminal import Terminal
 from cli.up import run_up
 from shared.errors import TurnmillError
@@ -25,13 +26,13 @@ from shared.migrate import upgrade
 from shared.settings import Settings, unknown_variables
 from shared.task_names import TURNS_QUEUE
 
-REFUSED = 2
 MOST_WORKERS = 64
 MOST_SLOTS = 20_000
 LAST_PORT = 65_535
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="turnmill", message="turnmill %(version)s")
 def cli() -> None:
     """Durable agent chat at high volume."""
 

@@ -8,6 +8,8 @@ LONGEST_DELAY_S = 30.0
 GOOD_LIFE_S = 60.0
 # Deaths before it was ever ready: then a restart would not help.
 START_TRIES = 3
+# How our commands end where their settings are wrong: trying again would change nothing.
+REFUSED = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,20 +19,26 @@ class RestartState:
     # Deaths in a row, none after a good life.
     deaths: int = 0
     was_ready: bool = False
+    # Whether it ended by itself because its settings are wrong.
+    has_refused: bool = False
 
     def after_ready(self) -> "RestartState":
         """Return the state once the child is ready for its work."""
         return RestartState(deaths=self.deaths, was_ready=True)
 
-    def after_death(self, *, lived_s: float) -> "RestartState":
-        """Return the state after a death."""
+    def after_death(self, *, lived_s: float, code: int = 1) -> "RestartState":
+        """Return the state after a death. code: as `subprocess` gives it."""
         deaths = 1 if lived_s >= GOOD_LIFE_S else self.deaths + 1
-        return RestartState(deaths=deaths, was_ready=self.was_ready)
+        return RestartState(
+            deaths=deaths,
+            was_ready=self.was_ready,
+            has_refused=code == REFUSED,
+        )
 
     @property
     def is_hopeless(self) -> bool:
         """Whether it is of no use to start the child again."""
-        return not self.was_ready and self.deaths >= START_TRIES
+        return not self.was_ready and (self.has_refused or self.deaths >= START_TRIES)
 
     @property
     def delay_s(self) -> float:

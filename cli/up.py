@@ -11,6 +11,7 @@ import redis
 from cli.child import ChildFailedError
 from cli.lock import hold_data_dir
 from cli.plan import Plan
+from cli.ports import is_loopback
 from cli.probes import forget_workers
 from cli.supervisor import Supervisor
 from cli.terminal import Terminal
@@ -137,6 +138,12 @@ class _Run:
                 self._supervisor.start(group)
             await self._supervisor.wait_ready()
         self._terminal.show(describe(self._plan))
+        host = self._plan.settings.host
+        if not is_loopback(host):
+            self._terminal.say(
+                f"the API listens on {host}, and whoever reaches it may use it: put something in"
+                " front of it that asks who they are",
+            )
         await self._supervisor.watch()
 
     async def _stop(self) -> None:

@@ -1,7 +1,8 @@
-"""Whether the process lives, and whether what it needs answers."""
+"""What answers here, whether the process lives, and whether what it needs answers."""
 
 import asyncio
 from collections.abc import Awaitable
+from importlib.metadata import version
 
 from fastapi import APIRouter
 from redis.exceptions import RedisError
@@ -14,6 +15,18 @@ READY_S = 2.0
 OK = "ok"
 
 router = APIRouter(tags=["health"])
+
+
+@router.get("/", include_in_schema=False)
+async def get_root() -> dict[str, str]:
+    """Tell who came here by hand what this is, and where to go on."""
+    return {
+        "name": "Turnmill",
+        "version": version("turnmill"),
+        "docs": "/docs",
+        "turns": "POST /v1/turns",
+        "ready": "/readyz",
+    }
 
 
 @router.head("/healthz", include_in_schema=False)

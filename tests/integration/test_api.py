@@ -410,6 +410,7 @@ class TestProcess:
     async def test_ready_with_both_parts(self, api: Api) -> None:
         response = await api.http.get("/readyz")
         assert response.json() == {"database": "ok", "redis": "ok"}
+        assert (await api.http.get("/")).json()["docs"] == "/docs"
         assert (await api.http.get("/docs")).status_code == 200
         assert (await api.http.get("/openapi.json")).status_code == 200
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import httpx2
@@ -27,7 +27,13 @@ STOP_TIMEOUT_S = 40.0
 class Up:
     """One `turnmill up` in a folder that holds its data and what it writes."""
 
-    def __init__(self, folder: Path, *options: str, port: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *options: str,
+        port: int | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._files = [folder / f"{self.port}.{name}" for name in ("out", "err")]
@@ -38,7 +44,8 @@ class Up:
                     name: value
                     for name, value in os.environ.items()
                     if not name.startswith(FOREIGN_PREFIXES)
-                },
+                }
+                | dict(environment or {}),
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -86,8 +93,12 @@ Start = Callable[..., Up]
 def start(tmp_path: Path) -> Iterator[Start]:
     started: list[Up] = []
 
-    def start(*options: str, port: int | None = None) -> Up:
-        started.append(Up(tmp_path, *options, port=port))
+    def start(
+        *options: str,
+        port: int | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> Up:
+        started.append(Up(tmp_path, *options, port=port, environment=environment))
         return started[-1]
 
     yield start
@@ -229,6 +240,14 @@ def test_killed_parent_leaves_nothing_behind(start: Start) -> None:
     again = start(port=up.port)
     again.wait_ready()
     assert again.stop() == 0
+
+
+def test_wrong_setting_of_a_part_ends_it_at_once(start: Start) -> None:
+    up = start("--no-flower", environment={"TURNMILL_TOOLS": "nowhere"})
+
+    assert up.process.wait(START_TIMEOUT_S) == 1
+    assert "TURNMILL_TOOLS: 'nowhere' cannot be imported" in up.err
+    assert "turnmill: worker-1 cannot be started: it ended with exit code 2\n" in up.err
 
 
 def test_part_that_cannot_start_ends_it_with_a_sentence(

@@ -154,7 +154,9 @@ class _Fitting:
         counter: TokenCounter,
     ) -> None:
         layout = _Layout.of(self.request, counter)
-        target = max(room // 2 - counter.messages(layout.work), room // 8)
+        # An eighth is the history's, as far as what must stay of the work leaves it.
+        least = min(room // 8, max(room - _must_stay(layout.work, counter), 0))
+        target = max(room // 2 - counter.messages(layout.work), least)
         compacted = await llm_compact(
             layout.history,
             target,
@@ -176,8 +178,7 @@ class _Fitting:
         history_tokens = counter.messages(layout.history)
         if history_tokens + counter.messages(layout.work) <= room * 3 // 4:
             return
-        must_stay = counter.messages(pinned_messages(layout.work))
-        must_stay += counter.messages(_newest_round(layout.work))
+        must_stay = _must_stay(layout.work, counter)
         target = max(room // 2 - history_tokens, must_stay * 8 // 7 + 1)
         compacted = await llm_compact(
             layout.work,
@@ -312,6 +313,11 @@ def _newest_round(work: Sequence[Message]) -> tuple[Message, ...]:
     """Return the newest tool calls with their results, if nothing but pins came after them."""
     newest = next((unit for unit in reversed(split_units(work)) if not is_protected(unit)), ())
     return newest if len(newest) > 1 else ()
+
+
+def _must_stay(work: Sequence[Message], counter: TokenCounter) -> int:
+    """Return the tokens of what no compaction may take: the pinned, and the newest round."""
+    return counter.messages(pinned_messages(work)) + counter.messages(_newest_round(work))
 
 
 def _shrink_newest_round(

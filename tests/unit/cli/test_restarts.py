@@ -33,3 +33,9 @@ def test_child_that_was_ready_once_is_never_hopeless() -> None:
 
     assert not state.is_hopeless
     assert state.delay_s == LONGEST_DELAY_S
+
+
+def test_refusal_before_ready_is_hopeless_at_once() -> None:
+    assert RestartState().after_death(lived_s=1, code=2).is_hopeless
+    assert not RestartState().after_death(lived_s=1, code=1).is_hopeless
+    assert not RestartState(was_ready=True).after_death(lived_s=1, code=2).is_hopeless

@@ -292,10 +292,14 @@ async def test_images_that_must_stay_over_the_window_fail() -> None:
         await fit(request(images))
 
 
-async def test_ten_megabytes_of_one_character_fit() -> None:
-    for character in ("a", "漢", "\0", "\ud800"):
-        fitted = await fit(request(SYSTEM, replace(QUERY, content=character * 10_000_000)))
-        assert fitted.compactions[0].tokens_after <= 4_000
+@pytest.mark.parametrize("pinned_words", range(3_700, 3_940, 20))
+async def test_small_history_makes_room_for_what_must_stay(pinned_words: int) -> None:
+    """The pinned messages fit by themselves, but not with even an eighth of history."""
+    history = stored(*(user("q " * 90), assistant("a " * 90)) * 2)
+    late = injection("word " * pinned_words)
+    fitted = await fit(request(SYSTEM, *history, QUERY, late))
+    assert measure(fitted.request) <= 4_000
+    assert late in fitted.request.messages
 
 
 @given(
