@@ -7,7 +7,7 @@ a held or slow one costs memory only.
 import asyncio
 import hmac
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -36,6 +36,7 @@ def create_app(
     models: Sequence[str] = (),
     api_key: str | None = None,
     context_size: int | None = None,
+    unsupported: Collection[str] = (),
     observer: Observer | None = None,
 ) -> Starlette:
     """Return the application.
@@ -44,8 +45,9 @@ def create_app(
     models: names that are served; none: every name is.
     api_key: the key that requests must bring; None: any, or none.
     context_size: tokens that a request and its `max_tokens` may have together; None: no limit.
+    unsupported: parameters that are refused, as `max_tokens` is by some models.
     """
-    gate = Gate(models=models, api_key=api_key, context_size=context_size)
+    gate = Gate(models=models, api_key=api_key, context_size=context_size, unsupported=unsupported)
     endpoint = ChatEndpoint(respond, gate, observer or Observer())
 
     async def list_models(request: Request) -> Response:
@@ -68,11 +70,17 @@ class Gate:
     """Decides which requests are served."""
 
     def __init__(
-        self, *, models: Sequence[str], api_key: str | None, context_size: int | None
+        self,
+        *,
+        models: Sequence[str],
+        api_key: str | None,
+        context_size: int | None,
+        unsupported: Collection[str] = (),
     ) -> None:
         self._models = models
         self._api_key = api_key
         self._context_size = context_size
+        self._unsupported = frozenset(unsupported)
 
     def admit(self, received: Received) -> ChatRequest:
         """Return the request. Raises Refusal."""
@@ -83,6 +91,12 @@ class Gate:
                 f"The model `{request.model}` does not exist or you do not have access to it.",
                 status=NOT_FOUND,
                 code="model_not_found",
+            )
+        for name in sorted(self._unsupported.intersection(request.body)):
+            raise Refusal(
+                f"Unsupported parameter: '{name}' is not supported with this model.",
+                param=name,
+                code="unsupported_parameter",
             )
         self._check_size(request)
         return request

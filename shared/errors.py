@@ -135,6 +135,17 @@ class ModelRequestError(ModelError):
     code = "model_request"
 
 
+class UnsupportedParameterError(ModelRequestError):
+    """The model's provider does not know a parameter of the request.
+
+    parameter: its name, such as max_tokens.
+    """
+
+    def __init__(self, message: str, parameter: str) -> None:
+        super().__init__(message)
+        self.parameter = parameter
+
+
 class ContextLengthError(ModelError):
     """The request does not fit the model's window.
 

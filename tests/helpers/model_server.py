@@ -9,7 +9,7 @@ import asyncio
 import socket
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -30,7 +30,9 @@ Predicate = Callable[[ChatRequest], bool]
 BACKLOG = 2_048
 WAIT_S = 10.0
 # Refusals that come of how the server was set up, not of a malformed request.
-CONFIGURED_CODES = frozenset({"context_length_exceeded", "invalid_api_key", "model_not_found"})
+CONFIGURED_CODES = frozenset(
+    {"context_length_exceeded", "invalid_api_key", "model_not_found", "unsupported_parameter"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +136,7 @@ class Hold:
 class ScriptedModel:
     """The server. Start it with `with ScriptedModel() as model:` or `start` and `stop`.
 
-    models, api_key, context_size: as `demo.server.create_app` takes them.
+    models, api_key, context_size, unsupported: as `demo.server.create_app` takes them.
     What answers a call: the first rule of `when` that matches, else the next reply given to
     `respond_with`, else the function `respond`. It is chosen as the call comes in, before any
     hold. The port stays the same over restarts.
@@ -146,6 +148,7 @@ class ScriptedModel:
         models: tuple[str, ...] = (),
         api_key: str | None = None,
         context_size: int | None = None,
+        unsupported: Collection[str] = (),
     ) -> None:
         self.respond: Respond = _say_ok
         self._port = free_port()
@@ -158,6 +161,7 @@ class ScriptedModel:
             models=models,
             api_key=api_key,
             context_size=context_size,
+            unsupported=unsupported,
             observer=self._recorder,
         )
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -285,3 +285,32 @@ def test_loop_without_an_end_is_ended_honestly(
     assert turn["iterations"] == 4
     assert len(model.calls) == 5
     assert "stopped at its limit of 4 model calls" in model.calls[-1].request.last_user_text
+
+
+@pytest.mark.parametrize(
+    "unsupported",
+    [("max_tokens",), ("stream_options",), ("tools",), ("max_tokens", "stream_options", "tools")],
+)
+def test_parameters_that_a_provider_refuses_are_done_without(
+    client: TurnmillClient, unsupported: tuple[str, ...]
+) -> None:
+    with ScriptedModel(unsupported=unsupported) as server:
+        name = f"model-{uuid.uuid4().hex}"
+        mode = Mode(
+            Talk(client, server, name, base_url=server.base_url),
+            is_native="tools" not in unsupported,
+        )
+        mode.script(mode.calls("calculator", {"expression": "17 * 23"}), mode.answers("391"))
+        turn, _ = mode.talk.say("How many?")
+        again, _ = mode.talk.say("And now?")
+
+        assert (turn["answer"], again["answer"]) == (ANSWER, "391")
+        assert turn["steps"][0]["observation"] == "391"
+        # Each is learned once, and remembered.
+        assert len(server.configured_refusals) == len(unsupported)
+        body = server.calls[-1].body
+        assert not set(unsupported).intersection(body)
+        assert "max_tokens" not in unsupported or body["max_completion_tokens"]
+        used = turn["usage"]["by_purpose"]["loop"]
+        assert used["estimated_calls"] == (used["calls"] if "stream_options" in unsupported else 0)
+        client.delete_model(name)

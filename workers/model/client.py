@@ -11,8 +11,10 @@ from contextlib import aclosing, suppress
 from functools import lru_cache
 
 import httpx2
+import structlog
 from openai import AsyncOpenAI, DefaultAioHttpClient
 
+from shared.errors import UnsupportedParameterError
 from shared.file_store import FileStore
 from workers.context.images import load_images
 from workers.model.assembly import Assembly
@@ -25,9 +27,12 @@ from workers.model.failures import (
 )
 from workers.model.json_mode import read_actions, to_json_mode
 from workers.model.json_values import parse_object
+from workers.model.parameters import PARAMETERS, Parameter
 from workers.model.request_body import encode_body
 from workers.model.sse import SseDecoder
 from workers.model.values import ModelEvent, ModelRequest, ModelTarget
+
+log = structlog.get_logger()
 
 MAX_RETRIES = 2
 # What the transport takes for "as many as are wanted": the worker's slots are the limit.
@@ -74,6 +79,8 @@ class ModelClient:
                 pool=connect_timeout_s,
             ),
         )
+        # Learned by being refused; asked once per process.
+        self._refused: dict[tuple[str, str], set[Parameter]] = {}
         self._client_of = lru_cache(maxsize=MAX_CLIENTS)(self._create_client)
 
     async def close(self) -> None:
@@ -83,15 +90,33 @@ class ModelClient:
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Call the model and yield its answer as it comes; the last item is the ModelResponse.
 
-        A model that cannot call tools is asked in JSON mode. Tried again until an answer begins,
+        A model that cannot call tools, or whose provider refuses them, is asked in JSON mode; other
+        parameters that it refuses are left out. Tried again until an answer begins,
         never after. Cancelling the task that reads, or closing the generator, closes the
         connection at once; whoever may stop reading early closes it with `contextlib.aclosing`.
         Raises ModelError: ModelStreamError when the answer broke off or could not be read,
         ContextLengthError when the request is too long, others as their names say.
         """
-        if request.tools and not request.target.abilities.tool_call:
+        if not request.tools:
+            return self._stream(request)
+        target = request.target
+        if not target.abilities.tool_call or "tools" in self._refused_by(target):
             return self._stream_actions(request)
-        return self._stream(request)
+        return self._stream_calls(request)
+
+    async def _stream_calls(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        try:
+            async with aclosing(self._stream(request)) as events:
+                async for event in events:
+                    yield event
+        except UnsupportedParameterError as error:
+            if error.parameter != "tools":
+                raise
+        else:
+            return
+        async with aclosing(self._stream_actions(request)) as events:
+            async for event in events:
+                yield event
 
     async def _stream_actions(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         async with aclosing(self._stream(to_json_mode(request))) as events:
@@ -115,8 +140,23 @@ class ModelClient:
             yield event
 
     async def _send(self, request: ModelRequest) -> httpx2.Response:
-        target = request.target
-        body = encode_body(await load_images(request, self._files))
+        """Send the request; again without what the provider turns out not to know."""
+        refused = self._refused_by(request.target)
+        loaded = await load_images(request, self._files)
+        while True:
+            left_out = frozenset(refused)
+            try:
+                return await self._post(request.target, encode_body(loaded, left_out))
+            except UnsupportedParameterError as error:
+                parameter = next(name for name in PARAMETERS if name == error.parameter)
+                if parameter in left_out:
+                    raise
+                log.info("model_parameter_refused", model=request.target.name, parameter=parameter)
+                refused.add(parameter)
+                if parameter == "tools":
+                    raise
+
+    async def _post(self, target: ModelTarget, body: bytes) -> httpx2.Response:
         try:
             client = self._client_of(target.base_url, target.api_key)
             return await client.post(
@@ -128,6 +168,10 @@ class ModelClient:
         except (*CALL_ERRORS, ValueError) as error:
             # ValueError: a key that no header can hold, a password in the base URL.
             raise call_error(error, target) from error
+
+    def _refused_by(self, target: ModelTarget) -> set[Parameter]:
+        """Return what a provider has refused for a model so far."""
+        return self._refused.setdefault((target.base_url, target.name), set())
 
     def _create_client(self, base_url: str, api_key: str) -> AsyncOpenAI:
         return AsyncOpenAI(

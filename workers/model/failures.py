@@ -21,8 +21,10 @@ from shared.errors import (
     ModelStreamError,
     ModelTimeoutError,
     ModelUnavailableError,
+    UnsupportedParameterError,
 )
 from shared.text import storable
+from workers.model.parameters import find_refused
 from workers.model.values import ModelTarget
 from workers.model.window_sizes import read_sizes
 
@@ -69,6 +71,7 @@ STATUS_OF_CODE = {
 }
 TIMEOUT_STATUSES = frozenset({408, 504})
 OVERLOADED_STATUSES = frozenset({503, 529})
+BAD_REQUEST, UNPROCESSABLE = 400, 422
 SERVER_ERRORS = 500
 
 
@@ -79,6 +82,8 @@ class _Refusal:
     status: int | None
     code: str
     message: str
+    # The field that it names, or "".
+    param: str = ""
 
     @property
     def is_context_length(self) -> bool:
@@ -160,7 +165,15 @@ def _refused(refusal: _Refusal, target: ModelTarget) -> ModelError:
             sizes.prompt,
             sizes.window,
         )
-    return _failed(refusal.status or 400, f"{name} at {host}", said)
+    status = refusal.status or BAD_REQUEST
+    if status in (BAD_REQUEST, UNPROCESSABLE):
+        parameter = find_refused(refusal.message, refusal.param)
+        if parameter is not None:
+            return UnsupportedParameterError(
+                f"{name} at {host} does not know {parameter}{said}",
+                parameter,
+            )
+    return _failed(status, f"{name} at {host}", said)
 
 
 def _failed(status: int, model: str, said: str) -> ModelError:
@@ -187,6 +200,7 @@ def _read_refusal(body: object, target: ModelTarget, status: int | None) -> _Ref
         status=status or next(filter(None, map(_status_of, codes)), None),
         code=(context or codes or [""])[0],
         message=_clean(message if isinstance(message, str) else "", target),
+        param=str(body.get("param") or ""),
     )
 
 

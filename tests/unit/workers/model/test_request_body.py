@@ -34,3 +34,10 @@ def test_longer_conversation_begins_with_the_bytes_of_the_shorter() -> None:
     longer = encode_body(replace(REQUEST, tools=(ADD,)))
     prefix = shorter[: shorter.index(b'],"stream"')]
     assert longer.startswith(prefix)
+
+
+def test_what_the_provider_refused_is_left_out_or_said_otherwise() -> None:
+    request = replace(REQUEST, max_tokens=5, response_format="json_object")
+    body = orjson.loads(encode_body(request, {"max_tokens", "stream_options", "response_format"}))
+    assert set(body) == {"model", "messages", "max_completion_tokens", "stream"}
+    assert body["max_completion_tokens"] == 5

@@ -1,0 +1,34 @@
+"""Parameters of a request that some providers do not know, and how they say so."""
+
+import re
+from typing import Literal, get_args
+
+Parameter = Literal["tools", "response_format", "max_tokens", "stream_options"]
+PARAMETERS: tuple[Parameter, ...] = get_args(Parameter)
+
+_UNSUPPORTED = re.compile(
+    r"unsupported|not support|n.t support|unknown|unrecogni[sz]ed|unexpected"
+    r"|not (permitted|allowed)|extra (fields|inputs)|requires --",
+    re.IGNORECASE,
+)
+# Whichever is named first is the one that is meant: the rest may say what to use in its place.
+_NAMED = re.compile(
+    r"(?P<tools>\btool(s\b|[ _-]choice|[ _-]call|[ _-]us)|\bfunctions?\b)"
+    r"|(?P<response_format>\bresponse[ _]format|\bjson_object\b)"
+    r"|(?P<max_tokens>\bmax_tokens\b)"
+    r"|(?P<stream_options>\bstream_options\b)",
+    re.IGNORECASE,
+)
+
+
+def find_refused(message: str, param: str) -> Parameter | None:
+    """Return the parameter that a provider does not know, if that is what its refusal says.
+
+    message: of the refusal. param: the field that it names, or "".
+    """
+    if not _UNSUPPORTED.search(message):
+        return None
+    for text in (param, message):
+        if found := _NAMED.search(text):
+            return next(name for name in PARAMETERS if found[name])
+    return None
