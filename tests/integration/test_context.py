@@ -409,9 +409,10 @@ def test_refused_length_is_learned_and_asked_again_with_half(
     number, turn, events = say_until_folded(talk)
 
     assert turn["status"] == "completed"
-    assert len(narrow.configured_refusals) == 1
     assert compactions(events)[0]["layer"] == "guard"
+    assert compactions(events)[0]["method"] == "llm"
     assert last_loop(talk)[-1] == query(number)
+    assert len(narrow.configured_refusals) == 1
     learned = wait_until(
         lambda: store.run(
             lambda connection: connection.execute(
@@ -425,6 +426,33 @@ def test_refused_length_is_learned_and_asked_again_with_half(
     say_until_folded(talk, first=number + 1)
     assert len(narrow.configured_refusals) == 1
     client.delete_model(talk.model)
+
+
+def test_compaction_model_with_a_smaller_window_than_thought_is_asked_in_parts(
+    talk: Talk, narrow: ScriptedModel
+) -> None:
+    fast = Talk(
+        talk.client,
+        narrow,
+        f"fast-{uuid.uuid4().hex}",
+        role="fast",
+        base_url=narrow.base_url,
+        context_size=64_000,
+        max_output_tokens=1_000,
+    )
+    fast.when(is_compaction, Reply(text=SUMMARY))
+    talk.client.put_model(talk.model, context_size=16_000, max_output_tokens=1_000)
+    try:
+        for number in range(4):
+            talk.say(f"Question {number}. {FILLING * 5}")
+        _, _, events = say_until_folded(talk)
+    finally:
+        talk.client.delete_model(fast.model)
+
+    (said,) = compactions(events)
+    assert said["method"] == "llm"
+    assert len(narrow.configured_refusals) == 1
+    assert len(fast.compaction_calls) > 1
 
 
 def test_second_refusal_is_a_clear_failure(client: TurnmillClient) -> None:

@@ -72,8 +72,8 @@ def json_mode(client: TurnmillClient) -> None:
     turn, _ = run_turn(client, "Calculate 17 * 23 with the calculator.", tools=["calculator"])
     tell("JSON mode", turn)
     for step in turn["steps"]:
-        result = step["observation"] or step["error"]
-        say(f"    {step['tool_name']}({step['tool_args']}) -> {result}")
+        result = step.get("observation") or step.get("error")
+        say(f"    {step['tool_name']}({step.get('tool_args')}) -> {result}")
     assert turn["status"] == "completed", turn
 
 

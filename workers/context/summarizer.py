@@ -7,7 +7,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
 
-from shared.errors import ModelError
+from shared.errors import ContextLengthError, ModelError
 from workers.context.budget import Budget
 from workers.context.counter import TokenCounter
 from workers.context.hints import Hint, prompt_for
@@ -18,6 +18,7 @@ from workers.model.together import together
 from workers.model.values import ModelRequest, ModelResponse, ModelTarget
 
 Call = Callable[[ModelRequest], Awaitable[ModelResponse]]
+Current = Callable[[], tuple[ModelTarget, TokenCounter]]
 
 # Share of the compaction model's room that a record takes; the rest is for its instructions.
 RECORD_SHARE = 0.9
@@ -42,12 +43,14 @@ _REFUSAL = re.compile(
 
 
 class Summarizer:
-    """Has messages summarised. `summarize` is what `llm_compact` calls."""
+    """Has messages summarised. `summarize` is what `llm_compact` calls.
 
-    def __init__(self, call: Call, target: ModelTarget, counter: TokenCounter) -> None:
+    current: returns the compaction model and its counter as they are known at that moment.
+    """
+
+    def __init__(self, call: Call, current: Current) -> None:
         self._call = call
-        self._target = target
-        self._counter = counter
+        self._current = current
         self._slots = asyncio.Semaphore(MAX_PARALLEL)
 
     async def summarize(
@@ -66,25 +69,33 @@ class Summarizer:
             raise SummaryRefusedError("there is no text to summarize")
         room = max(room_tokens, MIN_ROOM_TOKENS)
         try:
-            return await self._fold(lines, hint, room, levels=MAX_LEVELS)
+            return await self._fold_again_if_too_long(lines, hint, room)
         except ModelError as error:
             raise SummaryRefusedError(f"the compaction model failed: {error.message}") from error
 
+    async def _fold_again_if_too_long(self, lines: list[str], hint: Hint, room: int) -> str:
+        try:
+            return await self._fold(lines, hint, room, levels=MAX_LEVELS)
+        except ContextLengthError:
+            # Its window is smaller than was thought; by now it is known how small.
+            return await self._fold(lines, hint, room, levels=MAX_LEVELS)
+
     async def _fold(self, lines: list[str], hint: Hint, room: int, *, levels: int) -> str:
-        budget = Budget.of(self._target).usable - self._counter.text(prompt_for(hint))
-        records = pack(lines, max(int(budget * RECORD_SHARE), MIN_ROOM_TOKENS), self._counter)
+        target, counter = self._current()
+        budget = Budget.of(target).usable - counter.text(prompt_for(hint))
+        records = pack(lines, max(int(budget * RECORD_SHARE), MIN_ROOM_TOKENS), counter)
         if len(records) == 1:
-            return await self._ask(records[0], hint, room)
+            return await self._ask(target, records[0], hint, room)
         if levels == 1:
             raise SummaryRefusedError("the summaries of its parts do not get any shorter")
-        parts = await together(self._ask(record, hint, room) for record in records)
+        parts = await together(self._ask(target, record, hint, room) for record in records)
         named = [f"Part {at} of {len(parts)}: {part}" for at, part in enumerate(parts, start=1)]
         return await self._fold(named, hint, room, levels=levels - 1)
 
-    async def _ask(self, record: str, hint: Hint, room: int) -> str:
+    async def _ask(self, target: ModelTarget, record: str, hint: Hint, room: int) -> str:
         words = max(int(room * WORDS_PER_TOKEN), 50)
         request = ModelRequest(
-            target=self._target,
+            target=target,
             messages=(
                 Message(role="system", content=prompt_for(hint), origin="instructions"),
                 Message(

@@ -11,6 +11,7 @@ from shared.repositories.model_configs import ModelConfig
 from shared.repositories.token_factors import Learned
 from shared.repositories.turns import ClaimedTurn
 from shared.settings import Settings
+from workers.context.counter import TokenCounter
 from workers.context.db_memory import StoredHistory
 from workers.context.guard import ContextGuard
 from workers.context.summarizer import Summarizer
@@ -100,7 +101,7 @@ class ReactEngine:
             tools=tools.schemas(),
             meter=calls.meter,
             book=self._book,
-            summarize=_summarizer(calls, models.fast).summarize,
+            summarize=_summarizer(calls, self._book, models.fast).summarize,
             history_version=loaded.history_version,
         )
         await context.remember(loaded.get_history)
@@ -118,7 +119,7 @@ class ReactEngine:
         await loop.run()
 
 
-def _summarizer(calls: ModelCalls, target: ModelTarget) -> Summarizer:
+def _summarizer(calls: ModelCalls, book: ModelBook, model: ModelTarget) -> Summarizer:
     # Its requests pass a guard too: one that never asks for a summary itself.
     guard = ContextGuard(calls.meter, None)
 
@@ -126,7 +127,11 @@ def _summarizer(calls: ModelCalls, target: ModelTarget) -> Summarizer:
         fitted = await guard.fit(request, hint="general")
         return await calls.complete(fitted.request)
 
-    return Summarizer(call, target, calls.meter.counter(target))
+    def current() -> tuple[ModelTarget, TokenCounter]:
+        target = book.with_window(model)
+        return target, calls.meter.counter(target)
+
+    return Summarizer(call, current)
 
 
 def _load(connection: Connection, turn: ClaimedTurn, settings: Settings) -> _Loaded:

@@ -32,7 +32,7 @@ async def call(request: ModelRequest) -> ModelResponse:
 
 
 async def summarize(*messages: Message) -> str:
-    summarizer = Summarizer(call, TARGET, ESTIMATE)
+    summarizer = Summarizer(call, lambda: (TARGET, ESTIMATE))
     return await summarizer.summarize(messages, hint="general", room_tokens=1_000)
 
 

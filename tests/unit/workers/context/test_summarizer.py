@@ -47,7 +47,7 @@ class Model:
 
 
 async def summarize(model: Model, *messages: Message, context_size: int = 8_000) -> str:
-    summarizer = Summarizer(model.call, target(context_size), ESTIMATE)
+    summarizer = Summarizer(model.call, lambda: (target(context_size), ESTIMATE))
     return await summarizer.summarize(messages, hint="general", room_tokens=500)
 
 
