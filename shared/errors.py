@@ -138,12 +138,17 @@ class ModelRequestError(ModelError):
 class UnsupportedParameterError(ModelRequestError):
     """The model's provider does not know a parameter of the request.
 
-    parameter: its name, such as max_tokens.
+    parameter: its name, such as max_tokens; "" if that is not known.
     """
 
-    def __init__(self, message: str, parameter: str) -> None:
+    code = "model_parameter"
+
+    def __init__(self, message: str | None = None, parameter: str = "") -> None:
         super().__init__(message)
         self.parameter = parameter
+
+    def __reduce__(self) -> tuple[type["UnsupportedParameterError"], tuple[str, str]]:
+        return type(self), (self.message, self.parameter)
 
 
 class ContextLengthError(ModelError):

@@ -148,8 +148,8 @@ class ModelClient:
             try:
                 return await self._post(request.target, encode_body(loaded, left_out))
             except UnsupportedParameterError as error:
-                parameter = next(name for name in PARAMETERS if name == error.parameter)
-                if parameter in left_out:
+                parameter = next((it for it in PARAMETERS if it == error.parameter), None)
+                if parameter is None or parameter in left_out:
                     raise
                 log.info("model_parameter_refused", model=request.target.name, parameter=parameter)
                 refused.add(parameter)
