@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import delete, select, update
 
 from demo.protocol import ChatRequest
-from demo.reply import Fault, FaultKind, Reply, ToolCall
+from demo.reply import Fault, FaultKind, Reply, ToolCall, Usage
 from shared.tables import Message, Summary, TokenFactors
 from tests.helpers.client import Json, TurnmillClient
 from tests.helpers.model_server import Hold, ScriptedModel
@@ -314,15 +314,8 @@ def test_message_changed_while_it_is_summarised_leaves_no_summary(
     talk: Talk, store: Store, shared_model: ScriptedModel
 ) -> None:
     talk.when(is_compaction, Reply(text=SUMMARY))
-    hold = shared_model.hold(lambda request: request.model == talk.model and is_compaction(request))
+    hold, turn = talk_until_held(talk, shared_model)
     with hold:
-        number = 0
-        while not hold.reached:
-            number += 1
-            fields = {"conversation_id": talk.conversation_id} if talk.conversation_id else {}
-            turn = talk.client.post_turn(query(number), model=talk.model, **fields)
-            talk.conversation_id = turn["conversation_id"]
-            wait_held_or_ended(hold, talk.client, turn["id"])
         of_first = (Message.conversation_id == talk.conversation_id) & (Message.position == 1)
         store.run(
             lambda connection: connection.execute(
@@ -340,11 +333,85 @@ def test_message_changed_while_it_is_summarised_leaves_no_summary(
     assert "Question 1 was edited." in last_loop(talk)
 
 
+def talk_until_held(talk: Talk, server: ScriptedModel) -> tuple[Hold, Json]:
+    """Talk until a summary is asked for, and hold it there; return the turn that needs it."""
+    hold = server.hold(lambda request: request.model == talk.model and is_compaction(request))
+    number, turn = 0, Json()
+    while not hold.reached:
+        number += 1
+        fields = {"conversation_id": talk.conversation_id} if talk.conversation_id else {}
+        turn = talk.client.post_turn(query(number), model=talk.model, **fields)
+        talk.conversation_id = turn["conversation_id"]
+        wait_held_or_ended(hold, talk.client, turn["id"])
+    return hold, turn
+
+
 def wait_held_or_ended(hold: Hold, client: TurnmillClient, turn_id: str) -> None:
     wait_until(
         lambda: hold.reached or client.get_turn(turn_id)["status"] == "completed",
         message="the turn neither ends nor is compacted",
     )
+
+
+def test_cancel_does_not_wait_for_a_summary(
+    talk: Talk, store: Store, shared_model: ScriptedModel
+) -> None:
+    talk.when(is_compaction, Reply(text=SUMMARY))
+    hold, turn = talk_until_held(talk, shared_model)
+    with hold:
+        talk.client.cancel(turn["id"])
+        assert talk.client.get_turn(turn["id"], wait_s=10)["status"] == "cancelled"
+        wait_until(
+            lambda: talk.compaction_calls[0].is_disconnected,
+            message="the compaction model is still being asked",
+        )
+
+    assert not checkpoints(store, talk)
+    turn, events = talk.say("Go on.")
+    assert turn["status"] == "completed"
+    assert compactions(events)
+
+
+def test_what_comes_during_a_summary_is_answered_after_it(
+    talk: Talk, store: Store, shared_model: ScriptedModel
+) -> None:
+    talk.when(is_compaction, Reply(text=SUMMARY))
+    hold, turn = talk_until_held(talk, shared_model)
+    with hold:
+        talk.client.inject(turn["id"], "And this.")
+        queued = talk.client.post_turn(
+            "One more.", model=talk.model, conversation_id=talk.conversation_id
+        )
+
+    assert talk.client.get_turn(queued["id"], wait_s=20)["status"] == "completed"
+    injected = [call for call in talk.loop_calls if "And this." in texts(call.request)[-1]]
+    assert injected
+    assert texts(injected[0].request)[1] == last_loop(talk)[1] == f"{SUMMARY_HEADING}\n{SUMMARY}"
+    assert len(checkpoints(store, talk)) == len(talk.compaction_calls) == 1
+
+
+@pytest.mark.parametrize("tokens", [0, 1, 10**9])
+def test_nonsense_that_a_provider_reports_does_no_harm(talk: Talk, tokens: int) -> None:
+    usage = Usage(prompt_tokens=tokens, completion_tokens=1)
+    talk.when(is_compaction, Reply(text=SUMMARY, usage=usage))
+    talk.when(is_loop, Reply(text="ok", usage=usage))
+    for number in range(10):
+        turn, _ = talk.say(query(number))
+        assert turn["status"] == "completed"
+        assert last_loop(talk)[-1] == query(number)
+
+
+@pytest.mark.parametrize("limits", [(1_000, None), (1_000, 999), (1_001, 1), (2_000, 1_500)])
+def test_smallest_windows_are_got_on_with(talk: Talk, limits: tuple[int, int | None]) -> None:
+    context_size, max_output_tokens = limits
+    talk.client.put_model(
+        talk.model, context_size=context_size, max_output_tokens=max_output_tokens
+    )
+    talk.when(is_compaction, Reply(text=SUMMARY))
+    for number in range(6):
+        turn, _ = talk.say(f"Question {number}. {FILLING[:600]}", tools=["calculator"])
+        assert turn["status"] == "completed"
+        assert last_loop(talk)[-1].startswith(f"Question {number}.")
 
 
 @pytest.mark.parametrize("values", [{"method": "magic"}, {"content": ""}])
