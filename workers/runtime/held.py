@@ -13,15 +13,13 @@ log = structlog.get_logger()
 
 
 class HeldLeases:
-    """All leases of the process. `add` and `remove` belong to the event loop."""
+    """All leases of the process. All but `fences` belong to the event loop."""
 
     def __init__(self) -> None:
         self._leases: dict[Fence, Lease] = {}
         self._lock = threading.Lock()
         self._is_draining = False
         self._is_grace_over = False
-        self._all_gone = asyncio.Event()
-        self._all_gone.set()
 
     @property
     def is_draining(self) -> bool:
@@ -32,7 +30,6 @@ class HeldLeases:
         """Have the lease renewed from now on."""
         with self._lock:
             self._leases[lease.fence] = lease
-        self._all_gone.clear()
         if self._is_draining:
             lease.drain()
         if self._is_grace_over:
@@ -42,8 +39,6 @@ class HeldLeases:
         """Stop renewing the lease."""
         with self._lock:
             self._leases.pop(lease.fence, None)
-        if not self._leases:
-            self._all_gone.set()
 
     def fences(self) -> list[Fence]:
         """Return the fences of all held leases. Safe in any thread."""
@@ -69,16 +64,18 @@ class HeldLeases:
             elif (inbox := renewed[fence]) is not None:
                 lease.note(inbox, renewed_at=renewed_at)
 
-    async def drain(self, grace_s: float) -> None:
-        """Have all turns handed over: at journal points for grace_s, then wherever they are."""
+    def drain(self, grace_s: float) -> None:
+        """Have all turns handed over: at journal points for grace_s, then wherever they are.
+
+        Returns at once. It holds for turns, too, whose claims are under way.
+        """
         self._is_draining = True
         log.info("worker_draining", turns=len(self._leases))
         for lease in list(self._leases.values()):
             lease.drain()
-        try:
-            await asyncio.wait_for(self._all_gone.wait(), grace_s)
-        except TimeoutError:
-            self._is_grace_over = True
-            for lease in list(self._leases.values()):
-                lease.stop(HandedOver())
-            await self._all_gone.wait()
+        asyncio.get_running_loop().call_later(grace_s, self._end_grace)
+
+    def _end_grace(self) -> None:
+        self._is_grace_over = True
+        for lease in list(self._leases.values()):
+            lease.stop(HandedOver())

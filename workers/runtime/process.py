@@ -10,7 +10,6 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -91,11 +90,10 @@ class WorkerProcess:
         """Run a turn on the loop and wait until this process is done with it."""
         return self._call(self._ready_parts.runner.run(task))
 
-    def drain(self) -> Future[None]:
+    def drain(self) -> None:
         """Begin to hand all turns over. Returns at once."""
         held = self._ready_parts.held
-        drain = held.drain(self._settings.drain_s)
-        return asyncio.run_coroutine_threadsafe(drain, self._loop)
+        self._loop.call_soon_threadsafe(held.drain, self._settings.drain_s)
 
     def stop(self) -> None:
         """Stop everything; no turn is running any more."""

@@ -185,6 +185,8 @@ class TurnRunner:
             raise CrashedTooOftenError(
                 f"The turn's workers were lost {turn.crashes} times: it is not taken up again",
             )
+        # A drain that began while the claim was under way: what it would begin is cut off.
+        run.lease.check()
 
     async def _let_go(self, run: TurnRun) -> str:
         """Release the lease, trying until it would have lapsed, and ring for another worker."""
