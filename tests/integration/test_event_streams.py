@@ -14,12 +14,13 @@ from shared.database import Database, open_database
 from shared.event_log import START, EventLog, StoredEvent, open_redis
 from shared.event_writer import EventStreams, EventWriter, GuestWriter
 from shared.events import Answer, Cancelled, Event, Status
-from shared.ids import TurnId, new_conversation_id, new_turn_id
+from shared.ids import TurnId
 from shared.repositories import turns
-from shared.repositories.turns import ClaimedTurn, NewTurn, StreamOwner
+from shared.repositories.turns import ClaimedTurn, StreamOwner
 from shared.settings import Settings
 from shared.tables import Turn
-from shared.turn_state import IfBusy, TurnMode
+from shared.turn_state import IfBusy
+from tests.helpers.posting import new_turn
 from tests.helpers.servers import RedisServer
 
 RUNNING = Status(status="running", attempt=1)
@@ -34,16 +35,7 @@ class World:
     streams: EventStreams
 
     async def post(self) -> TurnId:
-        turn = NewTurn(
-            id=new_turn_id(),
-            conversation_id=new_conversation_id(),
-            mode=TurnMode.REACT,
-            input="question",
-            instructions=None,
-            model=None,
-            tools=None,
-            metadata={},
-        )
+        turn = new_turn()
         admission = await self.database.write(
             lambda connection: admit_turn(
                 connection,

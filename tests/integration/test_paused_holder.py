@@ -8,28 +8,18 @@ from sqlalchemy.exc import DBAPIError
 
 from shared.admission import admit_turn
 from shared.database import StorageError, create_sync_engine, open_database
-from shared.ids import new_conversation_id, new_turn_id
 from shared.repositories import turns
-from shared.repositories.turns import NewTurn
 from shared.settings import Settings
 from shared.tables import Turn
-from shared.turn_state import IfBusy, TurnMode
+from shared.turn_state import IfBusy
+from tests.helpers.posting import new_turn
 from tests.helpers.waiting import wait_until_async
 
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 async def test_turn_locked_by_a_paused_transaction_can_be_claimed(settings: Settings) -> None:
     database = open_database(settings)
-    turn = NewTurn(
-        id=new_turn_id(),
-        conversation_id=new_conversation_id(),
-        mode=TurnMode.REACT,
-        input="question",
-        instructions=None,
-        model=None,
-        tools=None,
-        metadata={},
-    )
+    turn = new_turn()
     await database.write(
         lambda connection: admit_turn(
             connection,

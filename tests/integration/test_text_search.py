@@ -10,11 +10,11 @@ from shared.admission import admit_turn
 from shared.clock import now
 from shared.database import Database, open_database
 from shared.errors import ToolError
-from shared.ids import ConversationId, TurnId, new_conversation_id, new_message_id, new_turn_id
-from shared.repositories.turns import NewTurn
+from shared.ids import ConversationId, TurnId, new_conversation_id, new_message_id
 from shared.settings import Settings
 from shared.tables import Message
-from shared.turn_state import IfBusy, TurnMode
+from shared.turn_state import IfBusy
+from tests.helpers.posting import new_turn
 from tests.unit.workers.tools.calls import CONTEXT, call
 from workers.tools.text_search import BATCH, text_search
 from workers.tools.tool import ToolContext
@@ -52,16 +52,7 @@ async def converse(database: Database, texts: list[str]) -> ToolContext:
 
 
 async def admit(database: Database, conversation_id: ConversationId, *, starts: bool) -> TurnId:
-    turn = NewTurn(
-        id=new_turn_id(),
-        conversation_id=conversation_id,
-        mode=TurnMode.REACT,
-        input="question",
-        instructions=None,
-        model=None,
-        tools=None,
-        metadata={},
-    )
+    turn = new_turn(conversation_id)
     await database.write(
         lambda connection: admit_turn(
             connection,

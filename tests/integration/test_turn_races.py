@@ -13,20 +13,19 @@ from sqlalchemy import Connection, Engine, func, select, update
 
 from shared.clock import now
 from shared.database import create_sync_engine
-from shared.ids import TurnId, new_conversation_id, new_injection_id, new_turn_id
+from shared.ids import ConversationId, TurnId, new_injection_id
 from shared.repositories import conversations, endings, injections, leases, messages, turns
 from shared.repositories.endings import CancelRequest, Completion
-from shared.repositories.turns import NewTurn
 from shared.settings import Settings
 from shared.tables import Injection, Message, Turn
 from shared.turn_state import (
     OPEN_STATUSES,
     Fence,
     InjectionState,
-    TurnMode,
     TurnStatus,
 )
 from tests.helpers.interleave import interleave
+from tests.helpers.posting import new_turn
 
 Operation = Callable[[Connection, TurnId], object]
 
@@ -40,23 +39,14 @@ def engine(database_url: str) -> Iterator[Engine]:
     engine.dispose()
 
 
-def post(connection: Connection, number: int = 1, conversation: str | None = None) -> TurnId:
-    conversation_id = new_conversation_id()
+def post(
+    connection: Connection, number: int = 1, conversation: ConversationId | None = None
+) -> TurnId:
+    turn = new_turn(conversation)
     if conversation is None:
-        conversations.insert_conversation(connection, conversation_id, turn_count=1)
-    turn_id = new_turn_id()
-    turn = NewTurn(
-        id=turn_id,
-        conversation_id=conversation_id if conversation is None else conversation,  # type: ignore[arg-type]
-        mode=TurnMode.REACT,
-        input="question",
-        instructions=None,
-        model=None,
-        tools=None,
-        metadata={},
-    )
+        conversations.insert_conversation(connection, turn.conversation_id, turn_count=1)
     turns.insert_turn(connection, turn, number)
-    return turn_id
+    return turn.id
 
 
 def claim(connection: Connection, turn_id: TurnId) -> object:

@@ -15,13 +15,12 @@ from shared.broker import Doorbell, create_broker
 from shared.database import Database, open_database
 from shared.event_log import EventLog, open_redis
 from shared.event_writer import EventStreams
-from shared.ids import new_conversation_id, new_turn_id
-from shared.repositories.turns import NewTurn
 from shared.settings import Settings
 from shared.subscriptions import Handler, Subscriptions
 from shared.tables import Turn
 from shared.task_names import TURNS_QUEUE, TurnTask
-from shared.turn_state import IfBusy, TurnMode, TurnStatus
+from shared.turn_state import IfBusy, TurnStatus
+from tests.helpers.posting import new_turn
 from workers.runtime.held import HeldLeases
 from workers.runtime.progress import Progress
 from workers.runtime.runner import TurnRunner
@@ -59,16 +58,7 @@ class World:
     held: HeldLeases
 
     async def post(self) -> TurnTask:
-        turn = NewTurn(
-            id=new_turn_id(),
-            conversation_id=new_conversation_id(),
-            mode=TurnMode.REACT,
-            input="question",
-            instructions=None,
-            model=None,
-            tools=None,
-            metadata={},
-        )
+        turn = new_turn()
 
         def work(connection: Connection) -> None:
             admit_turn(connection, turn, starts_conversation=True, if_busy=IfBusy.QUEUE)
