@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine, event, text
 
 from tests.helpers.waiting import wait_until
 
@@ -26,8 +26,14 @@ def interleave(
     engine: Engine,
     first: Callable[[Connection], T],
     second: Callable[[Connection], U],
+    *,
+    after: int | None = None,
 ) -> Both[T, U]:
-    """Run first, hold it open until second waits for it or is through, then commit first."""
+    """Run first, hold it open until second waits for it or is through, then commit first.
+
+    after: number of first's statements that come before second begins; at most all of them,
+        which is what None stands for.
+    """
     outcome: list[U | Exception] = []
     held = threading.Event()
 
@@ -39,23 +45,41 @@ def interleave(
         except Exception as error:  # noqa: BLE001 - handed to the test as it is
             outcome.append(error)
 
+    def hold() -> None:
+        held.set()
+        if engine.dialect.name == "postgresql":
+            wait_until(
+                lambda: bool(outcome) or _someone_waits(engine),
+                timeout_s=TIMEOUT_S,
+                message="the second transaction neither waits nor ends",
+            )
+        # SQLite has one writer: the second cannot even begin before the first commits.
+
     thread = threading.Thread(target=run_second)
     thread.start()
     try:
         with engine.begin() as connection:
+            if after is not None:
+                _call_after(connection, after, hold)
             result = first(connection)
-            held.set()
-            if engine.dialect.name == "postgresql":
-                wait_until(
-                    lambda: bool(outcome) or _someone_waits(engine),
-                    timeout_s=TIMEOUT_S,
-                    message="the second transaction neither waits nor ends",
-                )
-            # SQLite has one writer: the second cannot even begin before the first commits.
+            if not held.is_set():
+                hold()
     finally:
         held.set()
         thread.join(TIMEOUT_S)
     return Both(result, outcome[0])
+
+
+def _call_after(connection: Connection, statements: int, call: Callable[[], None]) -> None:
+    left = statements
+
+    def count_down(*_: object) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            call()
+
+    event.listen(connection, "after_cursor_execute", count_down)
 
 
 def _someone_waits(engine: Engine) -> bool:

@@ -14,8 +14,17 @@ from sqlalchemy import Connection, Engine, func, select, update
 from shared.clock import now
 from shared.database import create_sync_engine
 from shared.ids import ConversationId, TurnId, new_injection_id
-from shared.repositories import conversations, endings, injections, leases, messages, turns
+from shared.repositories import (
+    conversations,
+    endings,
+    injections,
+    leases,
+    messages,
+    summaries,
+    turns,
+)
 from shared.repositories.endings import CancelRequest, Completion
+from shared.repositories.summaries import Checkpoint
 from shared.settings import Settings
 from shared.tables import Injection, Message, Turn
 from shared.turn_state import (
@@ -24,12 +33,14 @@ from shared.turn_state import (
     InjectionState,
     TurnStatus,
 )
-from tests.helpers.interleave import interleave
+from tests.helpers.interleave import Both, interleave
 from tests.helpers.posting import new_turn
 
 Operation = Callable[[Connection, TurnId], object]
 
 LEASE_S = 60.0
+# Of one operation.
+MOST_STATEMENTS = 6
 
 
 @pytest.fixture
@@ -100,6 +111,17 @@ def commit(connection: Connection, turn_id: TurnId) -> object:
             content="\n\n".join(item.content for item in taken),
         )
     return taken
+
+
+def compact(connection: Connection, turn_id: TurnId) -> object:
+    row = turns.get_turn(connection, turn_id)
+    assert row is not None
+    summaries.lock_history(connection, row.conversation_id)
+    if turns.fence_write(connection, Fence(turn_id, 1), lease_s=LEASE_S) is None:
+        return False
+    checkpoint = Checkpoint(until_position=1, method="llm", content="x", tokens=1, model=None)
+    summaries.insert_checkpoint(connection, row.conversation_id, checkpoint)
+    return True
 
 
 def release(connection: Connection, turn_id: TurnId) -> object:
@@ -314,22 +336,58 @@ def test_two_ends_of_a_conversation_ring_the_turn_after_both(
     assert rung[-1] == ids[2] or rung == [ids[2], None]
 
 
-def test_two_cancels_of_a_conversation_do_not_wait_for_each_other(engine: Engine) -> None:
-    """The first has ended its turn and looks for the next one, which the second is ending."""
-    with engine.begin() as connection:
-        first = post(connection)
-        view = turns.get_turn(connection, first)
-        assert view is not None
-        second = post(connection, number=2, conversation=view.conversation_id)
+def on(turn_id: TurnId, operation: Operation) -> Callable[[Connection], object]:
+    return lambda connection: operation(connection, turn_id)
 
-    for one, other in ((first, second), (second, first)):
-        both = interleave(engine, partial(cancel, turn_id=one), partial(cancel, turn_id=other))
+
+def post_another(connection: Connection, turn_id: TurnId) -> None:
+    view = turns.get_turn(connection, turn_id)
+    assert view is not None
+    number = turns.take_turn_number(connection, view.conversation_id)
+    assert number is not None
+    # Two have their numbers already, without having taken them.
+    post(connection, number=number + 2, conversation=view.conversation_id)
+
+
+def check_rung(
+    connection: Connection, conversation_id: ConversationId, both: Both[object, object]
+) -> None:
+    """Check that a queued turn that became the first one was rung by whoever made it that."""
+    ended = [item for item in (both.first, both.second) if isinstance(item, endings.EndedTurn)]
+    listed = turns.list_turns(connection, conversation_id, after_number=0, limit=10)
+    head = next(turn for turn in listed if turn.status in OPEN_STATUSES)
+    if ended and head.status is TurnStatus.QUEUED:
+        assert head.id in [item.next_turn_id for item in ended]
+
+
+@pytest.mark.parametrize("state", ["queued", "held", "lapsed"])
+@pytest.mark.parametrize("other", [accept, cancel, claim, post_another])
+@pytest.mark.parametrize(
+    "operation", [accept, complete, fail, cancel, claim, commit, compact, release]
+)
+def test_neighbours_never_wait_for_each_other(
+    engine: Engine, operation: Operation, other: Operation, state: str
+) -> None:
+    """Two turns of a conversation, the second transaction beginning after any statement."""
+    # SQLite's second transaction begins after the first one's commit, whatever its statements.
+    most = MOST_STATEMENTS if engine.dialect.name == "postgresql" else 1
+    for after, is_swapped in product(range(1, most + 1), (False, True)):
+        with engine.begin() as connection:
+            first = post(connection)
+            view = turns.get_turn(connection, first)
+            assert view is not None
+            second, _third = (post(connection, number, view.conversation_id) for number in (2, 3))
+            if state != "queued":
+                claim(connection, first)
+            if state == "lapsed":
+                lapse(connection, first)
+        pair = (on(first, operation), on(second, other))
+
+        both = interleave(engine, *(reversed(pair) if is_swapped else pair), after=after)
+
         assert not isinstance(both.second, Exception), both.second
-    with engine.begin() as connection:
-        for turn_id in (first, second):
-            turn = turns.get_turn(connection, turn_id)
-            assert turn is not None
-            assert turn.status is TurnStatus.CANCELLED
+        with engine.begin() as connection:
+            check_rung(connection, view.conversation_id, both)
 
 
 def test_every_claim_after_the_first_opens_an_epoch(engine: Engine) -> None:
