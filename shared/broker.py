@@ -73,6 +73,8 @@ class Doorbell:
 
     def _count(self, queue: str) -> int:
         with self._broker.connection_for_write() as connection:
+            # Rings wait for this thread too: no more tries than they make themselves.
+            connection.ensure_connection(max_retries=1, interval_start=0)
             channel: Any = connection.default_channel
             return int(channel.client.llen(queue))
 

@@ -13,7 +13,7 @@ from shared.clock import now
 from shared.database import Database, open_database
 from shared.event_log import START, EventLog, StoredEvent, open_redis
 from shared.event_writer import EventStreams, EventWriter, GuestWriter
-from shared.events import Answer, Cancelled, Event, Status
+from shared.events import Answer, Cancelled, Event, Snapshot, Status
 from shared.ids import TurnId
 from shared.repositories import turns
 from shared.repositories.turns import ClaimedTurn, StreamOwner
@@ -24,6 +24,15 @@ from tests.helpers.posting import new_turn
 from tests.helpers.servers import RedisServer
 
 RUNNING = Status(status="running", attempt=1)
+SNAPSHOT = Snapshot(
+    status="running",
+    mode="react",
+    attempt=1,
+    answer_so_far="",
+    steps=[],
+    injections=[],
+    compactions=[],
+)
 
 
 @dataclass
@@ -204,6 +213,24 @@ async def test_nothing_follows_the_terminal_event(world: World, settings: Settin
     assert (await world.read(turn_id))[-1] == (1, "cancelled")
     ttl_s = await world.redis.ttl(redis_keys.event_stream(turn_id))
     assert 0 < ttl_s <= settings.event_ttl_s
+
+
+@pytest.mark.parametrize("epoch", [1, 2, 3], ids=["lower", "top", "higher"])
+async def test_ended_stream_says_so_at_every_epoch(world: World, epoch: int) -> None:
+    """Whoever asks is done with it: there is nothing to adopt, to open or to complete."""
+    turn_id = await world.post()
+    await world.streams.open(turn_id, 2)
+    await GuestWriter(world.streams, turn_id).emit(Cancelled())
+    events = await world.events(turn_id)
+
+    answers = [
+        await world.streams.log.open(turn_id, epoch),
+        await world.streams.log.append(turn_id, epoch, [RUNNING]),
+        await world.streams.log.append_snapshot(turn_id, epoch, SNAPSHOT),
+    ]
+
+    assert [(answer.word, answer.top) for answer in answers] == [("ended", 2)] * 3
+    assert await world.events(turn_id) == events
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -66,6 +66,21 @@ def test_snapshot_replaces_all_that_was_folded() -> None:
     assert fold([*before, snapshot(attempt=2)]) == fold([snapshot(attempt=2)])
 
 
+@pytest.mark.parametrize("state", ["committed", "returned"])
+def test_injection_that_is_settled_is_not_accepted_again(state: str) -> None:
+    """Two processes publish them: that it was accepted may be told after what became of it."""
+
+    def inject(state: str) -> ServerEvent:
+        return event("inject", injection_id="inj_1", state=state, content="more")
+
+    told_in_order = [inject("accepted"), inject(state)]
+    settled = {"injection_id": "inj_1", "state": state, "content": "more"}
+
+    assert fold(told_in_order).injections == [settled]
+    assert fold(reversed(told_in_order)).injections == [settled]
+    assert fold([snapshot(injections=[settled]), inject("accepted")]).injections == [settled]
+
+
 def test_end_of_a_step_takes_the_place_of_its_start() -> None:
     def step(status: str, call: str, **data: object) -> ServerEvent:
         names = {"type": "iteration", "iteration": 1, "tool_call_id": call}
