@@ -38,11 +38,11 @@ class Subscriptions:
         """Let the handler hear the channel. Returns at once; None tells when it is subscribed."""
         handlers = self._handlers.setdefault(channel, set())
         handlers.add(handler)
-        if len(handlers) == 1:
-            await self._send("subscribe", channel)
-        else:
-            handler(None)
         try:
+            if len(handlers) == 1:
+                await self._send("subscribe", channel)
+            else:
+                handler(None)
             yield
         finally:
             handlers.discard(handler)
