@@ -15,6 +15,7 @@ from shared.broker import Doorbell, create_broker
 from shared.database import Database, open_database
 from shared.event_log import EventLog, open_redis
 from shared.event_writer import EventStreams
+from shared.repositories import turns
 from shared.settings import Settings
 from shared.subscriptions import Handler, Subscriptions
 from shared.tables import Turn
@@ -112,17 +113,24 @@ async def world(settings: Settings) -> AsyncIterator[World]:
     await database.close()
 
 
-async def test_turn_is_let_go_when_its_channel_cannot_be_heard(
+async def test_turn_ends_when_its_channel_cannot_be_heard(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Let go instead, it would go from worker to worker, each of which meets the same defect."""
     task = await world.post()
     monkeypatch.setattr(world.subscriptions, "listen", fail)
 
     with pytest.raises(RuntimeError, match="a defect"):
         await world.runner().run(task)
 
-    await world.check_let_go(task)
+    turn = await world.database.read(lambda connection: turns.get_turn(connection, task.turn_id))
+    assert turn is not None
+    assert turn.status is TurnStatus.FAILED
+    assert turn.error is not None
+    assert turn.error["type"] == "internal_error"
+    assert not world.held.fences()
+    assert await world.doorbell.count_waiting(TURNS_QUEUE) == 0
 
 
 async def test_turn_claimed_as_a_drain_begins_is_handed_over_untouched(world: World) -> None:

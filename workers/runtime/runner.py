@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager
 
 import structlog
 from sqlalchemy.exc import IntegrityError
@@ -122,18 +122,14 @@ class TurnRunner:
             doorbell=self._doorbell,
             lease_s=self._settings.lease_s,
         )
+        deadline = _stop_at_deadline(claimed, lease)
         try:
-            async with AsyncExitStack() as stack:
-                stack.callback(_stop_at_deadline(claimed, lease).cancel)
-                await stack.enter_async_context(self._listen(claimed.id, lease))
-                outcome = await self._settle(run, progress)
+            outcome = await self._settle(run, progress)
         except StorageError as error:
             log.warning("turn_let_go", error=str(error))
             return await self._let_go(run)
-        except Exception:
-            # Whatever it was: nobody should have to wait until the lease lapses.
-            await self._let_go(run)
-            raise
+        finally:
+            deadline.cancel()
         log.info(
             "turn_settled",
             outcome=outcome,
@@ -145,7 +141,8 @@ class TurnRunner:
     async def _settle(self, run: TurnRun, progress: Progress) -> str:
         try:
             self._start(run)
-            await self._engine(run, progress)
+            async with self._listen(run.turn.id, run.lease):
+                await self._engine(run, progress)
         except LeaseLostError:
             return "lease_lost"
         except Cancelled:
@@ -164,7 +161,8 @@ class TurnRunner:
             await run.fail(_with_progress(failure, progress))
             return "failed"
         except Exception:
-            # The edge of the task: a defect of ours ends the turn instead of crashing it again.
+            # The edge of the task: a defect of ours ends the turn instead of crashing it again, and
+            # nobody has to wait until the lease lapses.
             failure = Failure(
                 type="internal_error",
                 message="The turn failed by a defect of the server: try again, and report it with"
