@@ -1,31 +1,23 @@
 """A turn is stopped at a chosen moment of its loop: what was about to follow does not."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
 import pytest
-from sqlalchemy import Connection
 
 from demo.reply import Reply, ToolCall
-from shared.admission import admit_turn
-from shared.broker import Doorbell, create_broker
-from shared.database import Database, open_database
 from shared.errors import HandedOver
-from shared.event_log import START, Append, EventLog, StoredEvent, open_redis
+from shared.event_log import START, Append, EventLog, StoredEvent
 from shared.event_writer import EventStreams
 from shared.events import Answer, Event, Step
 from shared.file_store import FileStore
 from shared.ids import TurnId
 from shared.settings import Settings
-from shared.subscriptions import Subscriptions
-from shared.task_names import TurnTask
-from shared.turn_state import IfBusy
 from tests.helpers.model_server import ScriptedModel
-from tests.helpers.posting import new_turn
+from tests.helpers.parts import Parts, open_parts
 from tests.helpers.tools import read_starts
 from workers.model.client import ModelClient
 from workers.react import answer_stream
@@ -66,23 +58,17 @@ class WatchedLeases(HeldLeases):
 
 @dataclass
 class World:
-    """A worker's parts on the test's own loop; nothing sweeps and nothing renews."""
+    """A worker's parts, its engine among them."""
 
-    database: Database
+    parts: Parts
     log: WatchedLog
     held: WatchedLeases
     runner: TurnRunner
 
     async def run_turn(self) -> tuple[TurnId, str]:
         """Post a turn and run it; return its id and what came of it."""
-        turn = new_turn()
-
-        def work(connection: Connection) -> None:
-            admit_turn(connection, turn, starts_conversation=True, if_busy=IfBusy.QUEUE)
-
-        await self.database.write(work)
-        task = TurnTask(turn_id=turn.id, conversation_id=turn.conversation_id)
-        return turn.id, await self.runner.run(task)
+        task = await self.parts.post()
+        return task.turn_id, await self.runner.run(task)
 
 
 @pytest.fixture
@@ -94,31 +80,22 @@ async def world(settings: Settings, model: ScriptedModel) -> AsyncIterator[World
             "tools": "tests.helpers.tools:hold_once",
         },
     )
-    database, redis = open_database(settings), open_redis(settings)
-    subscriptions = Subscriptions(redis)
-    running = asyncio.create_task(subscriptions.run())
-    doorbell = Doorbell(create_broker(settings))
-    log, held = WatchedLog(redis, settings), WatchedLeases()
     models = ModelClient(FileStore(settings.files_path), connect_timeout_s=5, read_timeout_s=30)
-    engine = ReactEngine(settings, models, ModelBook(database), open_toolbox(settings, {}))
-    runner = TurnRunner(
-        engine.run,
-        settings=settings,
-        owner="worker",
-        database=database,
-        streams=EventStreams(log, database),
-        subscriptions=subscriptions,
-        doorbell=doorbell,
-        held=held,
-    )
-    yield World(database, log, held, runner)
-    running.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await running
-    await models.close()
-    doorbell.close()
-    await redis.aclose()
-    await database.close()
+    async with open_parts(settings) as parts:
+        book = ModelBook(parts.database)
+        log, held = WatchedLog(parts.redis, settings), WatchedLeases()
+        runner = TurnRunner(
+            ReactEngine(settings, models, book, open_toolbox(settings, {})).run,
+            settings=settings,
+            owner="worker",
+            database=parts.database,
+            streams=EventStreams(log, parts.database),
+            subscriptions=parts.subscriptions,
+            doorbell=parts.doorbell,
+            held=held,
+        )
+        yield World(parts, log, held, runner)
+        await models.close()
 
 
 async def test_tool_is_not_started_after_publishing_took_the_lease_s_time(

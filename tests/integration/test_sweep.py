@@ -6,21 +6,18 @@ from dataclasses import dataclass
 
 import pytest
 from kombu.exceptions import OperationalError
-from sqlalchemy import Connection, select, update
+from sqlalchemy import select, update
 
-from shared.admission import admit_turn
 from shared.broker import Doorbell, create_broker
 from shared.clock import now
-from shared.database import Database, open_database
-from shared.event_log import EventLog, open_redis
+from shared.event_log import EventLog
 from shared.event_writer import EventStreams
 from shared.ids import TurnId
 from shared.settings import Settings
 from shared.tables import Turn
 from shared.task_names import TURNS_QUEUE
-from shared.turn_state import IfBusy
+from tests.helpers.parts import Parts, open_parts
 from tests.helpers.ports import free_port
-from tests.helpers.posting import new_turn
 from workers.runtime.sweep import Sweep
 
 # Well below what kombu takes of itself.
@@ -31,41 +28,28 @@ AT_ONCE_S = 3.0
 class World:
     """A store with one turn whose doorbell was lost."""
 
-    database: Database
-    streams: EventStreams
+    parts: Parts
     turn_id: TurnId
 
     async def sweep(self, doorbell: Doorbell) -> None:
-        sweep = Sweep(self.database, self.streams, doorbell, pause_s=60, lease_s=60)
-        await sweep.sweep()
+        database = self.parts.database
+        streams = EventStreams(EventLog(self.parts.redis, self.parts.settings), database)
+        await Sweep(database, streams, doorbell, pause_s=60, lease_s=60).sweep()
 
     async def count_rings(self) -> int:
         query = select(Turn.rings).where(Turn.id == self.turn_id)
-        return await self.database.read(
+        return await self.parts.database.read(
             lambda connection: connection.execute(query).scalar_one(),
         )
 
 
 @pytest.fixture
 async def world(settings: Settings) -> AsyncIterator[World]:
-    database, redis = open_database(settings), open_redis(settings)
-    turn = new_turn()
-
-    def work(connection: Connection) -> None:
-        admit_turn(connection, turn, starts_conversation=True, if_busy=IfBusy.QUEUE)
-        connection.execute(update(Turn).values(rung_at=now(-60.0), rings=1))
-
-    await database.write(work)
-    yield World(database, EventStreams(EventLog(redis, settings), database), turn.id)
-    await redis.aclose()
-    await database.close()
-
-
-@pytest.fixture
-def doorbell(settings: Settings) -> Iterator[Doorbell]:
-    doorbell = Doorbell(create_broker(settings))
-    yield doorbell
-    doorbell.close()
+    async with open_parts(settings) as parts:
+        task = await parts.post()
+        long_ago = update(Turn).values(rung_at=now(-60.0), rings=1)
+        await parts.database.write(lambda connection: connection.execute(long_ago))
+        yield World(parts, task.turn_id)
 
 
 @pytest.fixture
@@ -77,21 +61,21 @@ def cut_off() -> Iterator[Doorbell]:
     doorbell.close()
 
 
-async def test_turn_whose_doorbell_was_lost_is_rung(world: World, doorbell: Doorbell) -> None:
-    await world.sweep(doorbell)
+async def test_turn_whose_doorbell_was_lost_is_rung(world: World) -> None:
+    await world.sweep(world.parts.doorbell)
 
     assert await world.count_rings() == 2
-    assert await doorbell.count_waiting(TURNS_QUEUE) == 1
+    assert await world.parts.doorbell.count_waiting(TURNS_QUEUE) == 1
 
 
 async def test_turn_is_not_marked_as_rung_while_nobody_would_hear(
-    world: World, cut_off: Doorbell, doorbell: Doorbell
+    world: World, cut_off: Doorbell
 ) -> None:
     await world.sweep(cut_off)
 
     assert await world.count_rings() == 1
-    await world.sweep(doorbell)
-    assert await doorbell.count_waiting(TURNS_QUEUE) == 1
+    await world.sweep(world.parts.doorbell)
+    assert await world.parts.doorbell.count_waiting(TURNS_QUEUE) == 1
 
 
 async def test_queue_of_a_broker_that_is_away_is_not_counted_for_long(cut_off: Doorbell) -> None:

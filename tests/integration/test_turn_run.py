@@ -7,11 +7,9 @@ from dataclasses import dataclass, replace
 import pytest
 from sqlalchemy import Connection
 
-from shared.admission import admit_turn
-from shared.broker import Doorbell, create_broker
-from shared.database import Database, open_database
+from shared.database import Database
 from shared.errors import Cancelled, HandedOver
-from shared.event_log import EventLog, open_redis
+from shared.event_log import EventLog
 from shared.event_writer import EventStreams, EventWriter
 from shared.ids import TurnId, new_injection_id, new_tool_call_id
 from shared.repositories import endings, injections, journal, turns
@@ -19,8 +17,8 @@ from shared.repositories.endings import CancelRequest
 from shared.repositories.journal import Entry, StoredToolCall
 from shared.repositories.turns import StreamOwner
 from shared.settings import Settings
-from shared.turn_state import IfBusy, InjectionState, ToolCallState
-from tests.helpers.posting import new_turn
+from shared.turn_state import InjectionState, ToolCallState
+from tests.helpers.parts import open_parts
 from workers.runtime.lease import Lease
 from workers.runtime.turn_run import TurnRun
 
@@ -78,36 +76,28 @@ class World:
 
 @pytest.fixture
 async def world(settings: Settings) -> AsyncIterator[World]:
-    database, redis = open_database(settings), open_redis(settings)
-    doorbell = Doorbell(create_broker(settings))
-    turn = new_turn()
-    claimed = await database.write(lambda connection: post_and_claim(connection, turn))
-    run = TurnRun(
-        claimed,
-        Lease(claimed.fence, lease_s=LEASE_S, inbox=claimed.inbox),
-        EventWriter(
-            EventStreams(EventLog(redis, settings), database),
-            claimed.id,
-            StreamOwner(epoch=claimed.stream_epoch, attempt=claimed.attempt),
-            tuple,
-        ),
-        database=database,
-        doorbell=doorbell,
-        lease_s=LEASE_S,
-    )
-    yield World(database, run)
-    doorbell.close()
-    await redis.aclose()
-    await database.close()
-
-
-def post_and_claim(connection: Connection, turn: turns.NewTurn) -> turns.ClaimedTurn:
-    admit_turn(connection, turn, starts_conversation=True, if_busy=IfBusy.QUEUE)
-    claimed = turns.claim_turn(
-        connection, turn.id, owner="worker", lease_s=LEASE_S, turn_timeout_s=600
-    )
-    assert claimed is not None
-    return claimed
+    async with open_parts(settings) as parts:
+        task = await parts.post()
+        claimed = await parts.database.write(
+            lambda connection: turns.claim_turn(
+                connection, task.turn_id, owner="worker", lease_s=LEASE_S, turn_timeout_s=600
+            ),
+        )
+        assert claimed is not None
+        run = TurnRun(
+            claimed,
+            Lease(claimed.fence, lease_s=LEASE_S, inbox=claimed.inbox),
+            EventWriter(
+                EventStreams(EventLog(parts.redis, settings), parts.database),
+                claimed.id,
+                StreamOwner(epoch=claimed.stream_epoch, attempt=claimed.attempt),
+                tuple,
+            ),
+            database=parts.database,
+            doorbell=parts.doorbell,
+            lease_s=LEASE_S,
+        )
+        yield World(parts.database, run)
 
 
 def asked_for() -> StoredToolCall:
