@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pytest
+from llmock.chaos import StreamChaos
 from llmock.ratelimit import LimitSettings, RateLimiter
 from llmock.scenarios import Behavior, Delay, Fail, Reply, StreamFault, ToolCall, ToolFault
 from llmock.testing import LLMockServer
@@ -23,6 +24,9 @@ SCRIPT = (
 )
 # Longer than the worker waits for the next chunk.
 STALL_S = 5.0
+# Between the chunks of a server that is to see its reader leave before it has sent them all: else
+# it holds a broken answer for one that was taken.
+PACE_MS = 300
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ class Scenario:
     name: str
     faults: Sequence[Behavior]
     error: str | None = None
+    pace_ms: int = 0
 
 
 SCENARIOS = (
@@ -43,7 +48,7 @@ SCENARIOS = (
     Scenario("server errors", (Fail(500), Fail(502))),
     Scenario("disconnect", (StreamFault("disconnect", after_chunks=2),)),
     Scenario("truncate", (StreamFault("truncate", after_chunks=2),)),
-    Scenario("malformed chunk", (StreamFault("malformed", after_chunks=2),)),
+    Scenario("malformed chunk", (StreamFault("malformed", after_chunks=1),), pace_ms=PACE_MS),
     Scenario("stall", (StreamFault("stall", after_chunks=2, stall_seconds=STALL_S),)),
     Scenario("bad request", (Fail(400),), error="model_request"),
     Scenario("bad key", (Fail(401),), error="model_authentication"),
@@ -84,6 +89,7 @@ def test_every_fault_is_answered_and_the_verdict_is_clean(
     with mocked.client() as client:
         for scenario in SCENARIOS:
             server.state.scenarios.clear()
+            server.state.stream_chaos = StreamChaos(chunk_delay_ms=scenario.pace_ms)
             # A broken answer was one all the same: it is given again.
             broken = [fault for fault in scenario.faults if isinstance(fault, StreamFault)]
             server.state.scenarios.add(*SCRIPT[: len(broken)], *SCRIPT, *scenario.faults)
