@@ -132,6 +132,14 @@ class PostInjection(_Body):
     content: Content
 
 
+class PostApproval(_Body):
+    """What a person decides about a tool call."""
+
+    approve: bool
+    # Of a refusal, the model is told.
+    reason: Annotated[str, Field(max_length=1_000), AfterValidator(check_text)] | None = None
+
+
 class PostCancel(_Body):
     """A wish to end a turn."""
 

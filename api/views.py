@@ -6,17 +6,17 @@ from typing import Generic, Literal, TypeVar
 from pydantic import BaseModel
 
 from shared.attachment import Attachment
-from shared.ids import ConversationId, FileId, InjectionId, MessageId, TurnId
+from shared.ids import ConversationId, FileId, InjectionId, MessageId, ToolCallId, TurnId
 from shared.repositories.conversations import ConversationView
 from shared.repositories.files import FileView
 from shared.repositories.injections import StoredInjection
-from shared.repositories.journal import StoredToolCall
 from shared.repositories.messages import StoredMessage
 from shared.repositories.model_configs import ModelConfig
 from shared.repositories.summaries import Checkpoint
+from shared.repositories.tool_calls import StoredToolCall
 from shared.repositories.turns import TurnView
-from shared.snapshot import describe_call
-from shared.turn_state import InjectionState, TurnMode, TurnStatus
+from shared.snapshot import describe_approvals, describe_calls, parse_arguments
+from shared.turn_state import ApprovalState, InjectionState, TurnMode, TurnStatus
 
 T = TypeVar("T")
 
@@ -55,6 +55,8 @@ class Turn(BaseModel):
     compacted: bool
     # Tool calls as `step` events show them.
     steps: list[dict[str, object]]
+    # Tool calls that a person has to approve, as `approval` events show them.
+    approvals: list[dict[str, object]]
     # Images of the input.
     attachments: tuple[Attachment, ...]
     metadata: dict[str, object]
@@ -124,6 +126,19 @@ class Injection(BaseModel):
     settled_at: datetime | None
 
 
+class Approval(BaseModel):
+    """A tool call that a person has to approve."""
+
+    tool_call_id: ToolCallId
+    tool_name: str
+    # The arguments as JSON; what is no JSON as text.
+    args: object
+    state: ApprovalState
+    reason: str | None
+    # Until when it could be approved.
+    expires_at: datetime | None
+
+
 class Model(BaseModel):
     """A model configuration."""
 
@@ -173,7 +188,8 @@ def show_turn(
         cancel=Cancel(by=turn.cancel_by, reason=turn.cancel_reason) if is_cancelled else None,
         iterations=turn.iterations,
         compacted=turn.compacted,
-        steps=[describe_call(call) for call in calls],
+        steps=describe_calls(calls),
+        approvals=describe_approvals(calls),
         attachments=turn.attachments,
         metadata=turn.metadata,
         created_at=turn.created_at,
@@ -221,6 +237,20 @@ def show_file(file: FileView) -> File:
 def show_injection(injection: StoredInjection) -> Injection:
     """Return the injected message as clients see it."""
     return Injection.model_validate(injection, from_attributes=True)
+
+
+def show_approval(call: StoredToolCall) -> Approval:
+    """Return what was decided about the call as clients see it. Somebody has to approve it."""
+    if call.approval is None:
+        raise ValueError(f"nobody has to approve {call.id}")
+    return Approval(
+        tool_call_id=call.id,
+        tool_name=call.name,
+        args=parse_arguments(call.arguments),
+        state=call.approval,
+        reason=call.approval_reason,
+        expires_at=call.expires_at,
+    )
 
 
 def show_model(config: ModelConfig) -> Model:

@@ -77,7 +77,7 @@ def api() -> None:
 @cli.command()
 @click.option("--queues", default=TURNS_QUEUE, show_default=True, help="Separated by commas.")
 @click.option("--name", help="Unique on this machine.  [default: worker-<process id>]")
-@click.option("--slots", type=click.IntRange(1, MOST_SLOTS), help="Turns held at once.")
+@click.option("--slots", type=click.IntRange(1, MOST_SLOTS), help="Turns or tool calls at once.")
 def worker(*, queues: str, name: str | None, slots: int | None) -> None:
     """Run a worker process."""
     settings = read_settings(needs_broker=True)
@@ -85,7 +85,7 @@ def worker(*, queues: str, name: str | None, slots: int | None) -> None:
         settings,
         name=name or f"worker-{os.getpid()}",
         queues=queues.split(","),
-        slots=slots or settings.worker_slots,
+        slots=slots,
     )
     make_data_dir(settings.data_dir)
     become(command)

@@ -13,7 +13,7 @@ from shared.embedded_redis import HOST as REDIS_HOST
 from shared.embedded_redis import EmbeddedRedis
 from shared.errors import ConfigurationError
 from shared.settings import Settings
-from shared.task_names import TURNS_QUEUE
+from shared.task_names import TOOLS_QUEUE, TURNS_QUEUE
 
 DEMO_HOST = "127.0.0.1"
 # Above the time that workers take to hand over their turns.
@@ -86,7 +86,12 @@ class Plan:
         """
         servers = [[spec] for spec in (self._redis(), self._demo()) if spec]
         product = [[self._flower()]] if self.choices.with_flower else []
-        workers = [self._worker(number + 1) for number in range(self.choices.workers)]
+        workers = [
+            self._worker(f"worker-{number + 1}", TURNS_QUEUE)
+            for number in range(self.choices.workers)
+        ]
+        if workers:
+            workers.append(self._worker("tools-1", TOOLS_QUEUE))
         return [servers, [*product, [self._api()], workers]]
 
     def _redis(self) -> ChildSpec | None:
@@ -133,17 +138,11 @@ class Plan:
             stop_timeout_s=STOP_S,
         )
 
-    def _worker(self, number: int) -> ChildSpec:
-        name = f"worker-{number}"
+    def _worker(self, name: str, queue: str) -> ChildSpec:
         settings = self.settings
         return ChildSpec(
             name=name,
-            command=programs.worker_command(
-                settings,
-                name=name,
-                queues=[TURNS_QUEUE],
-                slots=settings.worker_slots,
-            ),
+            command=programs.worker_command(settings, name=name, queues=[queue]),
             environment=self.environment,
             is_ready=probes.worker_is_ready(settings.data_dir),
             stop_timeout_s=settings.drain_s + WORKER_STOP_SPARE_S,

@@ -12,7 +12,7 @@ from pathlib import Path
 from cli.ports import is_loopback
 from shared.errors import ConfigurationError
 from shared.settings import Settings
-from shared.task_names import QUEUES
+from shared.task_names import QUEUES, TOOLS_QUEUE
 
 ROOT = Path(__file__).resolve().parent.parent
 # Gives uvicorn's loggers no handlers: their lines go through what the application sets up.
@@ -43,19 +43,36 @@ def api_command(settings: Settings) -> Command:
     )
 
 
-def worker_command(settings: Settings, *, name: str, queues: Sequence[str], slots: int) -> Command:
+def worker_command(
+    settings: Settings,
+    *,
+    name: str,
+    queues: Sequence[str],
+    slots: int | None = None,
+) -> Command:
     """Return the command line of a worker process.
 
-    name: unique on its host. Raises ConfigurationError for a queue that no task goes to.
+    name: unique on its host. slots: None: as the settings say for what it runs.
+    Raises ConfigurationError for a queue that no task goes to, or for queues that need
+    different kinds of workers.
     """
     known = sorted(set(QUEUES.values()))
     for queue in queues:
         if queue not in known:
             raise ConfigurationError(f"There is no queue `{queue}`: choose from {', '.join(known)}")
+    if TOOLS_QUEUE in queues and len(queues) > 1:
+        raise ConfigurationError(
+            f"The queue `{TOOLS_QUEUE}` needs a worker of its own, which forks processes: start one"
+            " for it beside the others",
+        )
+    if TOOLS_QUEUE in queues:
+        module, pool, default = "workers.tools_app", "prefork", settings.tool_processes
+    else:
+        module, pool, default = "workers.app", "threads", settings.worker_slots
     return python_module(
         "celery",
-        *("-A", "workers.app", "worker"),
-        *("--pool", "threads", "--concurrency", str(slots)),
+        *("-A", module, "worker"),
+        *("--pool", pool, "--concurrency", str(slots or default)),
         *("--queues", ",".join(queues), "--hostname", f"{name}@%h"),
         *("--task-events", "--without-gossip", "--without-mingle"),
         *("--loglevel", settings.log_level),

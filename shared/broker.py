@@ -9,14 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from celery import Celery
-from kombu.entity import Queue
+from kombu.entity import Exchange, Queue
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 from shared.outage import Outage
 from shared.redis_keys import BROKER_PREFIX
 from shared.settings import Settings
-from shared.task_names import QUEUES, TURN_REACT, TURNS_QUEUE, TurnTask
+from shared.task_names import QUEUES, TURNS_QUEUE, Task
 
 CONNECT_TIMEOUT_S = 2
 SOCKET_TIMEOUT_S = 10
@@ -38,8 +38,8 @@ class Doorbell:
         self._outage = Outage("broker")
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="doorbell")
 
-    async def ring(self, task: TurnTask) -> None:
-        """Send the turn's task, or leave it to the sweep if the broker is away."""
+    async def ring(self, task: Task) -> None:
+        """Send a task, or leave it to the sweep if the broker is away."""
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(self._thread, self._send, task)
@@ -58,11 +58,12 @@ class Doorbell:
         self._thread.shutdown(wait=True, cancel_futures=True)
         self._broker.close()
 
-    def _send(self, task: TurnTask) -> None:
+    def _send(self, task: Task) -> None:
         self._broker.send_task(
-            TURN_REACT,
+            task.name,
             kwargs=task.to_kwargs(),
-            queue=QUEUES[TURN_REACT],
+            queue=QUEUES[task.name],
+            time_limit=task.time_limit_s,
             argsrepr="()",
             kwargsrepr=task.describe(),
             ignore_result=True,
@@ -87,7 +88,10 @@ def _configuration() -> dict[str, object]:
         "task_acks_late": False,
         "task_create_missing_queues": False,
         "task_default_queue": TURNS_QUEUE,
-        "task_queues": [Queue(name) for name in sorted(set(QUEUES.values()))],
+        # By themselves all would share the default queue's exchange, and each message too.
+        "task_queues": [
+            Queue(name, Exchange(name), routing_key=name) for name in sorted(set(QUEUES.values()))
+        ],
         # Flower learns of a task when a worker receives it; an event for each task that was sent
         # would double what the API publishes.
         "task_send_sent_event": False,

@@ -71,6 +71,12 @@ class TurnEndedError(ConflictError):
         return type(self), (self.message, self.status)
 
 
+class ApprovalDecidedError(ConflictError):
+    """The tool call was approved or refused before."""
+
+    code = "approval_decided"
+
+
 class InboxFullError(ConflictError):
     """The turn holds as many unread messages as it may."""
 
@@ -192,6 +198,10 @@ class Stop(Exception):  # noqa: N818 - a stop is not an error
 
 class Cancelled(Stop):
     """A cancel was requested for the turn."""
+
+
+class Parked(Stop):
+    """The turn waits for tool calls that a person or another worker settles."""
 
 
 class HandedOver(Stop):

@@ -58,6 +58,7 @@ class EventStreams:
             steps=[],
             injections=[],
             compactions=[],
+            approvals=[],
         )
         try:
             await self.log.create(turn.id, turn.stream_epoch, snapshot)

@@ -59,6 +59,8 @@ class Snapshot(Event):
     steps: list[dict[str, object]]
     injections: list[dict[str, object]]
     compactions: list[dict[str, object]]
+    # As `approval` events show them.
+    approvals: list[dict[str, object]]
     phase: str | None = None
     usage: dict[str, object] | None = None
     error: dict[str, object] | None = None
@@ -92,6 +94,21 @@ class Step(Event):
     error: str | None = None
     reasoning: str | None = None
     elapsed_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval(Event):
+    """A tool call that a person has to approve changed its state."""
+
+    name = "approval"
+    tool_call_id: str
+    tool_name: str
+    # As `Step` has them.
+    args: object
+    state: str
+    reason: str | None = None
+    # While it waits: until when, in ISO 8601.
+    expires_at: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

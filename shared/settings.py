@@ -97,6 +97,12 @@ class Settings(BaseModel):
     tool_timeout_s: Seconds = Field(60.0, alias=_env("TOOL_TIMEOUT_S"))
     """Time one tool call may take unless the tool says otherwise."""
 
+    approval_timeout_s: Seconds = Field(86_400.0, alias=_env("APPROVAL_TIMEOUT_S"))
+    """Time to approve a tool call before it counts as refused."""
+
+    tool_processes: int = Field(2, ge=1, le=1000, alias=_env("TOOL_PROCESSES"))
+    """Calls that one tools worker runs at once, each in a process of its own."""
+
     tools: str = Field("", alias=_env("TOOLS"))
     """Tools of your own, separated by commas: `module:name` is a tool or a list of tools, `@name`
     an entry point of the group `turnmill.tools`."""

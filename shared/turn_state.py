@@ -50,12 +50,27 @@ class InjectionState(StrEnum):
 class ToolCallState(StrEnum):
     """Where a tool call stands."""
 
+    # A person has to approve it first.
+    WAITING_APPROVAL = "waiting_approval"
     # Asked for, never started.
     READY = "ready"
     RUNNING = "running"
     DONE = "done"
     # Started by a worker that was lost; whether it took effect is not known.
     UNKNOWN = "unknown"
+
+
+FINISHED_STATES = (ToolCallState.DONE, ToolCallState.UNKNOWN)
+
+
+class ApprovalState(StrEnum):
+    """What was decided about a tool call that a person has to approve."""
+
+    WAITING = "waiting"
+    APPROVED = "approved"
+    REFUSED = "refused"
+    # Nobody decided in time, or the turn ended first.
+    EXPIRED = "expired"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ from api.dependencies import IdempotencyKeyOf, Parts, PartsOf, TurnIdOf
 from api.idempotency import hash_request, write_once
 from api.json_route import JsonRoute
 from api.routes.turns import read_turn
-from api.schemas import PostCancel, PostInjection
+from api.schemas import PostApproval, PostCancel, PostInjection
 from shared.control import ControlMessage, send_control
 from shared.errors import (
+    ApprovalDecidedError,
     IdempotencyMismatchError,
     InboxFullError,
     NotFoundError,
@@ -21,13 +22,15 @@ from shared.errors import (
 )
 from shared.event_writer import GuestWriter
 from shared.events import Inject
-from shared.ids import InjectionId, TurnId, new_injection_id
-from shared.repositories import endings, injections, turns
+from shared.ids import InjectionId, ToolCallId, TurnId, new_injection_id
+from shared.repositories import delegated_calls, endings, injections, tool_calls, turns
+from shared.repositories.delegated_calls import USER_SPOKE, Settled
 from shared.repositories.endings import CancelRequest, EndedTurn
 from shared.repositories.injections import MAX_PENDING
+from shared.repositories.tool_calls import StoredToolCall
 from shared.repositories.turns import TurnView
-from shared.turn_end import announce_end
-from shared.turn_state import OPEN_STATUSES
+from shared.turn_end import announce_end, announce_settled
+from shared.turn_state import OPEN_STATUSES, ApprovalState
 
 CANCELLED_BY = "api"
 
@@ -64,6 +67,19 @@ async def list_injections(turn_id: TurnIdOf, parts: PartsOf) -> views.Page[views
     return views.Page(items=await parts.database.read(work), next=None)
 
 
+@router.post("/approvals/{tool_call_id}")
+async def post_approval(
+    turn_id: TurnIdOf,
+    tool_call_id: str,
+    body: PostApproval,
+    parts: PartsOf,
+) -> views.Approval:
+    """Approve or refuse a tool call. The turn goes on once all calls of its round are decided."""
+    call_id = ToolCallId(tool_call_id)
+    call = await parts.background.complete(_decide(parts, turn_id, call_id, body))
+    return views.show_approval(call)
+
+
 @router.post("/cancel", responses={202: {"model": views.Turn}})
 async def post_cancel(
     turn_id: TurnIdOf,
@@ -88,13 +104,17 @@ async def _inject(
 ) -> tuple[views.Injection, bool]:
     injection_id = new_injection_id()
 
-    def work(connection: Connection) -> views.Injection:
-        return _accept(connection, turn_id, injection_id, body, key)
+    def work(connection: Connection) -> tuple[views.Injection, Settled | None]:
+        injection = _accept(connection, turn_id, injection_id, body, key)
+        if injection.id != injection_id:
+            return injection, None
+        # Whoever says something new does not wait to be asked.
+        return injection, delegated_calls.refuse_open_calls(connection, turn_id, USER_SPOKE)
 
-    injection = await write_once(parts.database, work)
-    is_new = injection.id == injection_id
-    if is_new:
-        await parts.background.follow_up(_tell_injected(parts, injection))
+    injection, refused = await write_once(parts.database, work)
+    is_new = refused is not None
+    if refused is not None:
+        await parts.background.follow_up(_tell_injected(parts, injection, refused))
     return injection, is_new
 
 
@@ -141,13 +161,56 @@ def _refusal(turn: TurnView | None, turn_id: TurnId) -> TurnmillError:
     )
 
 
-async def _tell_injected(parts: Parts, injection: views.Injection) -> None:
+async def _decide(
+    parts: Parts,
+    turn_id: TurnId,
+    call_id: ToolCallId,
+    body: PostApproval,
+) -> StoredToolCall:
+    def work(connection: Connection) -> tuple[Settled | None, StoredToolCall]:
+        settled = delegated_calls.decide_call(
+            connection,
+            turn_id,
+            call_id,
+            is_approved=body.approve,
+            reason=body.reason,
+        )
+        turn = _require(turns.get_turn(connection, turn_id), turn_id)
+        calls = tool_calls.get_tool_calls(connection, turn_id)
+        call = next((it for it in calls if it.id == call_id and it.approval), None)
+        if call is None:
+            raise NotFoundError(f"Turn {turn_id} has no tool call {call_id} to approve: check both")
+        if settled is None:
+            _check_repeated(turn, call, body)
+        return settled, call
+
+    settled, call = await parts.database.write(work)
+    if settled is not None:
+        await parts.background.follow_up(_tell_settled(parts, settled))
+    return call
+
+
+def _check_repeated(turn: TurnView, call: StoredToolCall, body: PostApproval) -> None:
+    """Let the same decision pass again. Raises ConflictError for any other that comes too late."""
+    wanted = ApprovalState.APPROVED if body.approve else ApprovalState.REFUSED
+    if call.approval is wanted:
+        return
+    if turn.status not in OPEN_STATUSES:
+        raise TurnEndedError(
+            f"Turn {turn.id} has ended ({turn.status}): nothing can be approved any more",
+            turn.status,
+        )
+    raise ApprovalDecidedError(f"The tool call {call.id} was {call.approval} before")
+
+
+async def _tell_injected(parts: Parts, injection: views.Injection, refused: Settled) -> None:
     event = Inject(
         injection_id=injection.id,
         state=injection.state,
         content=injection.content,
     )
     await GuestWriter(parts.streams, injection.turn_id).emit(event)
+    await _tell_settled(parts, refused)
     message = ControlMessage(
         type="inject",
         injection_id=injection.id,
@@ -169,6 +232,14 @@ async def _cancel(parts: Parts, turn_id: TurnId, reason: str | None) -> None:
     elif turn.status in OPEN_STATUSES:
         message = ControlMessage(type="cancel")
         await parts.background.follow_up(send_control(parts.redis, turn_id, message))
+
+
+async def _tell_settled(parts: Parts, settled: Settled) -> None:
+    await announce_settled(
+        settled,
+        writer=GuestWriter(parts.streams, settled.turn_id),
+        doorbell=parts.doorbell,
+    )
 
 
 async def _tell_ended(parts: Parts, ended: EndedTurn) -> None:

@@ -13,7 +13,7 @@ from api.dependencies import ConversationIdOf, LimitOf, PartsOf, check_number
 from api.json_route import JsonRoute
 from shared.errors import ConflictError, NotFoundError
 from shared.ids import ConversationId
-from shared.repositories import conversations, journal, messages, summaries, turns
+from shared.repositories import conversations, messages, summaries, tool_calls, turns
 from shared.repositories.conversations import ConversationView
 from shared.repositories.messages import StoredMessage
 from shared.repositories.turns import TurnView
@@ -148,7 +148,7 @@ def _show_turns(connection: Connection, found: Sequence[TurnView]) -> list[views
     return [
         views.show_turn(
             turn,
-            calls=journal.get_tool_calls(connection, turn.id),
+            calls=tool_calls.get_tool_calls(connection, turn.id),
             queue_position=turns.count_turns_ahead(connection, turn),
         )
         for turn in found

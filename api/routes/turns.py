@@ -19,7 +19,7 @@ from api.waiting import wait_for_end
 from shared.admission import Admission, admit_turn
 from shared.errors import ConflictError, NotFoundError
 from shared.ids import ConversationId, TurnId, new_conversation_id, new_turn_id
-from shared.repositories import files, journal, turns
+from shared.repositories import files, tool_calls, turns
 from shared.repositories.turns import NewTurn, TurnView
 from shared.task_names import TurnTask
 from shared.turn_state import IfBusy, TurnMode, TurnStatus
@@ -155,7 +155,7 @@ def _new_turn(body: PostTurn, idempotency_key: str | None) -> NewTurn:
 
 
 def _show_admitted(connection: Connection, admission: Admission) -> views.Turn:
-    calls = [] if admission.is_new else journal.get_tool_calls(connection, admission.turn.id)
+    calls = [] if admission.is_new else tool_calls.get_tool_calls(connection, admission.turn.id)
     return views.show_turn(admission.turn, calls=calls, queue_position=admission.queue_position)
 
 
@@ -166,6 +166,6 @@ def _show(connection: Connection, turn_id: TurnId) -> views.Turn | None:
     is_queued = turn.status is TurnStatus.QUEUED
     return views.show_turn(
         turn,
-        calls=[] if is_queued else journal.get_tool_calls(connection, turn_id),
+        calls=[] if is_queued else tool_calls.get_tool_calls(connection, turn_id),
         queue_position=turns.count_turns_ahead(connection, turn) if is_queued else None,
     )

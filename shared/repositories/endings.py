@@ -16,8 +16,9 @@ from sqlalchemy.orm import InstrumentedAttribute, aliased
 from shared.clock import now
 from shared.database import AnyUpdate
 from shared.ids import ConversationId, TurnId
-from shared.repositories import injections, messages
+from shared.repositories import injections, messages, tool_calls
 from shared.repositories.injections import ReturnedInjection
+from shared.repositories.tool_calls import StoredToolCall
 from shared.repositories.turns import (
     VIEW_COLUMNS,
     TurnView,
@@ -62,6 +63,8 @@ class EndedTurn:
     turn: TurnView
     # Injections that went back to their sender, in order.
     returned: tuple[ReturnedInjection, ...] = ()
+    # Tool calls that were open until then, in order.
+    closed_calls: tuple[StoredToolCall, ...] = ()
     # The conversation's next turn; its doorbell is to be rung after the commit.
     next_turn_id: TurnId | None = None
 
@@ -296,12 +299,15 @@ def _describe(failure: Failure) -> dict[str, object]:
 
 
 def _ended(connection: Connection, turn: TurnView) -> EndedTurn:
+    next_turn_id = _mark_next_rung(connection, turn.conversation_id)
+    if turn.status is TurnStatus.COMPLETED:
+        # A condition of its end was that nothing waits.
+        return EndedTurn(turn=turn, next_turn_id=next_turn_id)
     return EndedTurn(
         turn=turn,
-        returned=()
-        if turn.status is TurnStatus.COMPLETED  # a condition of its end was that nothing waits
-        else injections.return_injections(connection, turn.id),
-        next_turn_id=_mark_next_rung(connection, turn.conversation_id),
+        returned=injections.return_injections(connection, turn.id),
+        closed_calls=tool_calls.close_tool_calls(connection, turn.id),
+        next_turn_id=next_turn_id,
     )
 
 

@@ -65,6 +65,7 @@ def accept_injection(
 
     The turn's row is counted up before the message is written: completing a turn tests that
     count, so it sees either the message or a turn that had ended before.
+    The caller refuses the calls that wait for approval in the same transaction.
     Returns False if the turn has ended, is unknown, or holds MAX_PENDING unread messages.
     """
     count = (

@@ -1,8 +1,10 @@
 """Leases: renewing, releasing and finding what nobody holds."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
-from sqlalchemy import Connection, and_, case, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, case, or_, select, update
+from sqlalchemy.orm import InstrumentedAttribute
 
 from shared.clock import now
 from shared.ids import ConversationId, TurnId
@@ -96,12 +98,8 @@ def take_due_doorbells(
 
     with_lapsed: whether turns with a lapsed lease count; not right after the database was away.
     """
-    pause_s = case(
-        *((Turn.rings <= rings, seconds) for rings, seconds in enumerate(RING_AGAIN_S, start=1)),
-        else_=RING_AGAIN_S[-1],
-    )
-    due_at = now(-RING_AGAIN_IF_EMPTY_S) if is_queue_empty else now(-pause_s)
-    condition = and_(is_claimable(), or_(Turn.rung_at.is_(None), Turn.rung_at < due_at))
+    is_due = is_bell_due(Turn.rung_at, Turn.rings, is_queue_empty=is_queue_empty)
+    condition = and_(is_claimable(), is_due)
     if not with_lapsed:
         condition = and_(condition, Turn.lease_until.is_(None))
     due = (
@@ -128,6 +126,21 @@ def take_due_doorbells(
         )
         for row in connection.execute(rung)
     ]
+
+
+def is_bell_due(
+    rung_at: InstrumentedAttribute[datetime | None],
+    rings: InstrumentedAttribute[int],
+    *,
+    is_queue_empty: bool,
+) -> ColumnElement[bool]:
+    """Say that a row was rung so long ago, or never, that it is time to ring for it again."""
+    pause_s = case(
+        *((rings <= count, seconds) for count, seconds in enumerate(RING_AGAIN_S, start=1)),
+        else_=RING_AGAIN_S[-1],
+    )
+    due_at = now(-RING_AGAIN_IF_EMPTY_S) if is_queue_empty else now(-pause_s)
+    return or_(rung_at.is_(None), rung_at < due_at)
 
 
 def find_doomed(connection: Connection, *, limit: int, with_lapsed: bool) -> list[Doomed]:

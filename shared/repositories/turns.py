@@ -25,7 +25,8 @@ from shared.clock import now
 from shared.database import AnyRow, AnyUpdate
 from shared.ids import ConversationId, TurnId
 from shared.repositories import messages
-from shared.tables import Conversation, Message, Turn
+from shared.repositories.tool_calls import is_delegated
+from shared.tables import Conversation, Message, ToolCall, Turn
 from shared.turn_state import ACTIVE_STATUSES, OPEN_STATUSES, Fence, Inbox, TurnMode, TurnStatus
 
 
@@ -277,7 +278,17 @@ def is_claimable() -> ColumnElement[bool]:
     is_blocked = exists().where(other.conversation_id == Turn.conversation_id, goes_first)
     return or_(
         and_(Turn.status == TurnStatus.QUEUED, ~is_blocked),
-        and_(Turn.status == TurnStatus.RUNNING, is_unheld()),
+        and_(Turn.status == TurnStatus.RUNNING, Turn.lease_until < now()),
+        is_ready_to_go_on(),
+    )
+
+
+def is_ready_to_go_on() -> ColumnElement[bool]:
+    """Say that the turn was let go of, and that no tool call of it is delegated."""
+    return and_(
+        Turn.status.in_(ACTIVE_STATUSES),
+        Turn.lease_until.is_(None),
+        ~exists().where(ToolCall.turn_id == Turn.id, is_delegated()),
     )
 
 
@@ -301,7 +312,7 @@ def _claim_statement() -> AnyUpdate:
             lease_until=now(bindparam("lease_s", type_=Float)),
             deadline_at=func.coalesce(
                 Turn.deadline_at,
-                now(bindparam("turn_timeout_s", type_=Float)),
+                now(func.coalesce(Turn.remaining_s, bindparam("turn_timeout_s", type_=Float))),
             ),
             first_position=func.coalesce(Turn.first_position, next_position),
             started_at=func.coalesce(Turn.started_at, now()),

@@ -60,9 +60,13 @@ class Turn(Base):
     crashes: Mapped[int]
     # The worker process that holds the lease.
     lease_owner: Mapped[str | None] = mapped_column(String(80))
-    # NULL on a running turn: released, may be claimed at once.
+    # NULL on a running or waiting turn: released, may be claimed once no tool call of it is
+    # delegated any more.
     lease_until: Mapped[datetime | None] = mapped_column(UtcTime)
+    # NULL before the first claim, and while the turn waits for a person.
     deadline_at: Mapped[datetime | None] = mapped_column(UtcTime)
+    # Time left until the deadline when the turn began to wait for a person.
+    remaining_s: Mapped[float | None]
     # When a doorbell was last rung for the present state, and how often.
     rung_at: Mapped[datetime | None] = mapped_column(UtcTime)
     rings: Mapped[int]

@@ -141,6 +141,11 @@ class TurnmillClient:
         body = {"content": content, **fields}
         return self.call("POST", f"/v1/turns/{turn_id}/inject", json=body)
 
+    def decide(self, turn_id: str, tool_call_id: str, *, approve: bool, **fields: object) -> Json:
+        """Approve or refuse a tool call."""
+        path = f"/v1/turns/{turn_id}/approvals/{tool_call_id}"
+        return self.call("POST", path, json={"approve": approve, **fields})
+
     def injections(self, turn_id: str) -> list[Json]:
         """Return the injected messages of a turn, oldest first."""
         return self._items(f"/v1/turns/{turn_id}/injections")

@@ -26,6 +26,8 @@ class FoldedTurn:
     # The newest state per injection, in order of first appearance.
     injections: list[Json] = field(default_factory=list)
     compactions: list[Json] = field(default_factory=list)
+    # The newest state per tool call that somebody has to approve.
+    approvals: list[Json] = field(default_factory=list)
 
     @property
     def answer(self) -> str | None:
@@ -55,6 +57,12 @@ def assert_agrees(folded: FoldedTurn, turn: Json) -> None:
     assert folded.error == turn["error"]
     assert folded.answer == turn["answer"]
     assert folded.usage == turn["usage"]
+    assert folded.approvals == turn["approvals"]
+    shown = {step["tool_call_id"]: step for step in folded.steps if step["type"] == "iteration"}
+    for step in turn["steps"]:
+        # A stream that was read from its start also says why a tool was called.
+        told = {key: shown[step["tool_call_id"]].get(key) for key in step}
+        assert told == step
 
 
 def _apply(turn: FoldedTurn, event: ServerEvent) -> None:
@@ -66,10 +74,8 @@ def _apply(turn: FoldedTurn, event: ServerEvent) -> None:
             turn.status, turn.attempt = data["status"], data["attempt"]
         case "phase":
             turn.phase = data["phase"]
-        case "step":
-            _upsert(turn.steps, data, ("iteration", "type", "tool_call_id"))
-        case "inject":
-            _advance(turn.injections, data)
+        case "step" | "approval" | "inject":
+            _take_row(turn, event.event, data)
         case "compact":
             if data not in turn.compactions:
                 turn.compactions.append(data)
@@ -79,6 +85,15 @@ def _apply(turn: FoldedTurn, event: ServerEvent) -> None:
             _apply_end(turn, event.event, data)
         case unknown:
             raise ProtocolViolationError(f"unknown event {unknown!r}: {event}")
+
+
+def _take_row(turn: FoldedTurn, name: str, data: Json) -> None:
+    if name == "step":
+        _upsert(turn.steps, data, ("iteration", "type", "tool_call_id"))
+    elif name == "approval":
+        _upsert(turn.approvals, data, ("tool_call_id",))
+    else:
+        _advance(turn.injections, data)
 
 
 def _apply_end(turn: FoldedTurn, name: str, data: Json) -> None:
@@ -101,6 +116,7 @@ def _set_all(turn: FoldedTurn, data: Json) -> None:
     turn.steps = list(data["steps"])
     turn.injections = list(data["injections"])
     turn.compactions = list(data["compactions"])
+    turn.approvals = list(data["approvals"])
 
 
 def _apply_answer(turn: FoldedTurn, data: Json) -> None:

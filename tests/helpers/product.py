@@ -52,13 +52,20 @@ class ProcessDiedError(Exception):
 class ProductProcess:
     """One process of the product: `turnmill <command>`."""
 
-    def __init__(self, name: str, command: str, *, env: Mapping[str, str], folder: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: str,
+        *options: str,
+        env: Mapping[str, str],
+        folder: Path,
+    ) -> None:
         self.name = name
         self.log_path = folder / f"{name}.log"
         program = Path(sysconfig.get_path("scripts")) / "turnmill"
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [str(program), command],
+                [str(program), command, *options],
                 env=dict(env),
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
@@ -180,6 +187,16 @@ class Product:
         )
         return process
 
+    def start_tools_worker(self, name: str = "tools") -> ProductProcess:
+        """Start a worker for the tools queue and wait until it is ready."""
+        process = self._start(name, "worker", None, "--queues", "tools")
+        wait_until(
+            lambda: self._is_worker_ready(process),
+            timeout_s=START_TIMEOUT_S,
+            message=lambda: f"{name} is not ready:\n{process.log_tail}",
+        )
+        return process
+
     def client(self) -> TurnmillClient:
         """Return a client of the API; the caller closes it."""
         return TurnmillClient(self.url)
@@ -206,9 +223,10 @@ class Product:
         name: str,
         command: str,
         environment: Mapping[str, str] | None,
+        *options: str,
     ) -> ProductProcess:
         env = self.environment | dict(environment or {})
-        process = ProductProcess(name, command, env=env, folder=self._folder)
+        process = ProductProcess(name, command, *options, env=env, folder=self._folder)
         self.processes.append(process)
         return process
 

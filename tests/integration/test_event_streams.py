@@ -32,6 +32,7 @@ SNAPSHOT = Snapshot(
     steps=[],
     injections=[],
     compactions=[],
+    approvals=[],
 )
 
 

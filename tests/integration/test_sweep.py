@@ -34,7 +34,8 @@ class World:
     async def sweep(self, doorbell: Doorbell) -> None:
         database = self.parts.database
         streams = EventStreams(EventLog(self.parts.redis, self.parts.settings), database)
-        await Sweep(database, streams, doorbell, pause_s=60, lease_s=60).sweep()
+        sweep = Sweep(database, streams, doorbell, pause_s=60, lease_s=60, max_crashes=5)
+        await sweep.sweep()
 
     async def count_rings(self) -> int:
         query = select(Turn.rings).where(Turn.id == self.turn_id)

@@ -12,9 +12,10 @@ from shared.errors import Cancelled, HandedOver
 from shared.event_log import EventLog
 from shared.event_writer import EventStreams, EventWriter
 from shared.ids import TurnId, new_injection_id, new_tool_call_id
-from shared.repositories import endings, injections, journal, turns
+from shared.repositories import endings, injections, journal, tool_calls, turns
 from shared.repositories.endings import CancelRequest
-from shared.repositories.journal import Entry, StoredToolCall
+from shared.repositories.journal import Entry
+from shared.repositories.tool_calls import StoredToolCall
 from shared.repositories.turns import StreamOwner
 from shared.settings import Settings
 from shared.turn_state import InjectionState, ToolCallState
@@ -65,7 +66,7 @@ class World:
 
     async def get_calls(self) -> list[StoredToolCall]:
         return await self.database.read(
-            lambda connection: journal.get_tool_calls(connection, self.turn_id),
+            lambda connection: tool_calls.get_tool_calls(connection, self.turn_id),
         )
 
     async def get_entries(self) -> list[Entry]:
@@ -96,6 +97,7 @@ async def world(settings: Settings) -> AsyncIterator[World]:
             database=parts.database,
             doorbell=parts.doorbell,
             lease_s=LEASE_S,
+            approval_timeout_s=60.0,
         )
         yield World(parts.database, run)
 

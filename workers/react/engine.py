@@ -5,10 +5,18 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from shared.ids import ConversationId
-from shared.repositories import journal, messages, model_configs, summaries, token_factors
-from shared.repositories.journal import Entry, StoredToolCall
+from shared.repositories import (
+    journal,
+    messages,
+    model_configs,
+    summaries,
+    token_factors,
+    tool_calls,
+)
+from shared.repositories.journal import Entry
 from shared.repositories.model_configs import ModelConfig
 from shared.repositories.token_factors import Learned
+from shared.repositories.tool_calls import StoredToolCall
 from shared.repositories.turns import ClaimedTurn
 from shared.settings import Settings
 from workers.context.counter import TokenCounter
@@ -142,7 +150,7 @@ def _load(connection: Connection, turn: ClaimedTurn, settings: Settings) -> _Loa
         history_version=version,
         history=load_history(connection, turn.conversation_id, turn.first_position),
         entries=[] if is_first else journal.get_entries(connection, turn.id),
-        calls=[] if is_first else journal.get_tool_calls(connection, turn.id),
+        calls=[] if is_first else tool_calls.get_tool_calls(connection, turn.id),
         models=load_models(connection, settings, turn.model),
     )
 

@@ -10,12 +10,14 @@ from contextlib import aclosing
 from typing import Literal
 
 from shared.errors import ContextLengthError, ModelStreamError
-from shared.events import OBSERVATION_CHARS, Phase, Step
+from shared.events import Phase, Step
 from shared.repositories.endings import Completion
-from shared.repositories.journal import Entry, StoredToolCall
-from shared.snapshot import parse_arguments
+from shared.repositories.journal import Entry
+from shared.repositories.tool_calls import StoredToolCall
+from shared.snapshot import approval_event, call_event
 from shared.turn_state import ToolCallState
 from workers.context.hints import Hint
+from workers.context.messages import ToolCall
 from workers.model.together import together
 from workers.model.values import (
     ModelRequest,
@@ -27,14 +29,14 @@ from workers.model.values import (
 from workers.react import prompts
 from workers.react.answer_stream import AnswerStream
 from workers.react.notes import LoopLimits, checklist, due_notes, reformat
-from workers.react.transcript import Note, Transcript, finished_call, unknown_outcome
+from workers.react.transcript import Note, Transcript
 from workers.react.turn_context import TurnContext
 from workers.runtime.model_calls import ModelCalls
 from workers.runtime.progress import Progress
 from workers.runtime.turn_run import TurnRun, join_injections
-from workers.tools.execution import run_tool
+from workers.tools.execution import route_call, run_tool
 from workers.tools.registry import ToolRegistry
-from workers.tools.tool import ToolContext
+from workers.tools.tool import Route, ToolContext
 
 # Whether a call of its own writes the answer; `auto`: if tools were used.
 Synthesis = Literal["auto", "always", "never"]
@@ -255,32 +257,63 @@ class ReactLoop:
         raise ModelStreamError
 
     async def _run_round(self, response: ModelResponse) -> None:
-        calls = self._transcript.plan_calls(response.tool_calls)
-        await self._record(response, "loop", calls)
+        planned = self._transcript.plan_calls(response.tool_calls, self._route)
+        calls = await self._record(response, "loop", planned)
         self._transcript.add_response(response.text, calls)
-        await self._run_calls(calls, reasoning=response.reasoning or response.text)
+        await self._run.emit(
+            *(call_event(call, reasoning=response.reasoning or response.text) for call in calls),
+            *(event for call in calls if (event := approval_event(call))),
+        )
+        # Only now: what others say of them comes after.
+        await self._run.ring_for(calls)
+        await self._run_calls([call for call in calls if not call.is_delegated])
+        await self._await_delegated()
         self._run.lease.check()
+
+    def _route(self, call: ToolCall) -> Route:
+        return route_call(self._tools, call.name, call.arguments, self._tool_timeout_s)
+
+    async def _await_delegated(self) -> None:
+        """Finish what others settle of the round; the turn is parked until they have."""
+        if not self._transcript.open_calls:
+            return
+        self._transcript.take_settled(await self._run.await_delegated())
+        approved = self._transcript.open_calls
+        if approved:
+            await self._start_calls(approved)
 
     async def _take_up_calls(self) -> None:
         """Finish the round that an earlier attempt left."""
         rerun: list[StoredToolCall] = []
         for call in self._transcript.open_calls:
+            if call.is_delegated:
+                continue
             tool = self._tools.find(call.name)
             was_started = call.state is ToolCallState.RUNNING
             # A tool may be gone with its server.
             if was_started and (tool is None or not tool.is_repeatable):
-                await self._finish(unknown_outcome(call, prompts.OUTCOME_UNKNOWN))
+                unknown = call.finished(
+                    state=ToolCallState.UNKNOWN,
+                    result=prompts.OUTCOME_UNKNOWN,
+                    is_error=True,
+                )
+                await self._finish(unknown)
             else:
                 rerun.append(call)
         if rerun:
-            await self._run.start_tool_calls([call.id for call in rerun])
-            await self._run_calls(rerun)
-            self._run.lease.check()
+            await self._start_calls(rerun)
+        await self._await_delegated()
+        self._run.lease.check()
 
-    async def _run_calls(self, calls: list[StoredToolCall], *, reasoning: str = "") -> None:
-        await self._run.emit(
-            *(_call_event(call, status="start", reasoning=reasoning) for call in calls),
-        )
+    async def _start_calls(self, calls: list[StoredToolCall]) -> None:
+        """Run calls that are on record as not, or not any more, running."""
+        await self._run.start_tool_calls([call.id for call in calls])
+        await self._run.emit(*map(call_event, calls))
+        await self._run_calls(calls)
+
+    async def _run_calls(self, calls: list[StoredToolCall]) -> None:
+        if not calls:
+            return
         # Last: publishing may have taken its time.
         self._run.lease.check_before_tool()
         await self._run.lease.run(together(self._run_call(call) for call in calls))
@@ -300,12 +333,11 @@ class ReactLoop:
             timeout_s=self._tool_timeout_s,
         )
         await self._finish(
-            finished_call(
-                call,
+            call.finished(
                 state=ToolCallState.DONE,
                 result=outcome.content,
                 is_error=outcome.is_error,
-                elapsed_s=round(outcome.elapsed_s, 3),
+                elapsed_s=outcome.elapsed_s,
             ),
         )
 
@@ -318,7 +350,7 @@ class ReactLoop:
             elapsed_s=call.elapsed_s or 0.0,
         )
         self._transcript.finish_call(call)
-        await self._run.emit(_call_event(call, status="done"))
+        await self._run.emit(call_event(call))
 
     async def _record(
         self,
@@ -327,9 +359,9 @@ class ReactLoop:
         calls: list[StoredToolCall] | None = None,
         *,
         phase: str | None = None,
-    ) -> None:
+    ) -> list[StoredToolCall]:
         entry = self._transcript.response_entry(response, purpose)
-        await self._run.record_response([entry], calls or [], phase=phase)
+        return await self._run.record_response([entry], calls or [], phase=phase)
 
     async def _commit_injections(self, entries: list[Entry] | None = None) -> None:
         taken = await self._run.commit_injections(
@@ -350,24 +382,6 @@ def _checked(response: ModelResponse, request: ModelRequest) -> ModelResponse:
             " or use another model",
         )
     return response
-
-
-def _call_event(
-    call: StoredToolCall, *, status: Literal["start", "done"], reasoning: str = ""
-) -> Step:
-    result = call.result[:OBSERVATION_CHARS] if call.result is not None else None
-    return Step(
-        type="iteration",
-        status=status,
-        iteration=call.iteration,
-        tool_call_id=call.id,
-        tool_name=call.name,
-        tool_args=parse_arguments(call.arguments),
-        observation=None if call.is_error else result,
-        error=result if call.is_error else None,
-        reasoning=reasoning or None,
-        elapsed_s=call.elapsed_s,
-    )
 
 
 def _seconds_since(started_at: float) -> float:

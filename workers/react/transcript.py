@@ -6,24 +6,23 @@ other one had, up to its last entry.
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
-from shared.ids import ToolCallId, new_tool_call_id
+from shared.ids import new_tool_call_id
 from shared.repositories.injections import StoredInjection
-from shared.repositories.journal import Entry, StoredToolCall
+from shared.repositories.journal import Entry
+from shared.repositories.tool_calls import StoredToolCall
 from shared.text import storable
-from shared.turn_state import ToolCallState
+from shared.turn_state import FINISHED_STATES, ApprovalState, ToolCallState
 from workers.context.messages import Message, ToolCall
 from workers.context.summary import summary_message
 from workers.model.values import ModelResponse, Purpose, Usage
 from workers.react.prompts import INTERRUPT_MARK
 from workers.runtime.progress import Progress
 from workers.runtime.turn_run import join_injections
-
-FINISHED = (ToolCallState.DONE, ToolCallState.UNKNOWN)
-
+from workers.tools.tool import Route
 
 NoteKind = Literal["reflection", "cycle", "checklist", "reformat"]
 # A call's tool and its arguments in a form that does not depend on their order.
@@ -116,21 +115,31 @@ class Transcript:
         """Return the journal's entry for a note; it is folded by `add_note`."""
         return self._entry("note", {"note": note.kind, "text": note.text, "count": note.count})
 
-    def plan_calls(self, calls: Sequence[ToolCall]) -> list[StoredToolCall]:
-        """Return the tool calls of the response about to be added, with ids of their own."""
+    def plan_calls(
+        self,
+        calls: Sequence[ToolCall],
+        route: Callable[[ToolCall], Route],
+    ) -> list[StoredToolCall]:
+        """Return the tool calls of the response about to be added, with ids of their own.
+
+        route: says how a call is to be run.
+        """
         taken = {call.id for message in self.messages for call in message.tool_calls}
         return [
-            StoredToolCall(
-                id=new_tool_call_id(),
-                iteration=self.iterations,
-                seq=seq,
-                call_id=_unique(storable(call.id), taken),
-                name=storable(call.name),
-                arguments=storable(call.arguments),
-                state=ToolCallState.READY,
-                result=None,
-                is_error=False,
-                elapsed_s=None,
+            _planned(
+                StoredToolCall(
+                    id=new_tool_call_id(),
+                    iteration=self.iterations,
+                    seq=seq,
+                    call_id=_unique(storable(call.id), taken),
+                    name=storable(call.name),
+                    arguments=storable(call.arguments),
+                    state=ToolCallState.READY,
+                    result=None,
+                    is_error=False,
+                    elapsed_s=None,
+                ),
+                route(call),
             )
             for seq, call in enumerate(calls, start=1)
         ]
@@ -143,7 +152,7 @@ class Transcript:
             return
         self.fingerprints += [(call.name, _canonical(call.arguments)) for call in calls]
         self.round_calls = calls
-        self.open_calls = [call for call in calls if call.state not in FINISHED]
+        self.open_calls = [call for call in calls if call.state not in FINISHED_STATES]
         asked = tuple(
             ToolCall(id=call.call_id, name=call.name, arguments=call.arguments) for call in calls
         )
@@ -159,6 +168,17 @@ class Transcript:
         self.open_calls = [call for call in self.open_calls if call.id != finished.id]
         if not self.open_calls:
             self._add_results()
+
+    def take_settled(self, calls: Sequence[StoredToolCall]) -> None:
+        """Take in how the calls of the last response stand: finished, or to be run now."""
+        own = {call.id for call in self.open_calls}
+        for call in calls:
+            if call.id not in own:
+                continue
+            if call.state in FINISHED_STATES:
+                self.finish_call(call)
+            else:
+                self.open_calls = [call if it.id == call.id else it for it in self.open_calls]
 
     def add_note(self, note: Note) -> None:
         """Add a note; a draft before it stays in the loop."""
@@ -261,31 +281,15 @@ def _fold_compaction(
         transcript.replace(replaced, str(data["summary"]))
 
 
-def unknown_outcome(call: StoredToolCall, result: str) -> StoredToolCall:
-    """Return the call with the sentence that its outcome is unknown."""
-    return finished_call(call, state=ToolCallState.UNKNOWN, result=result, is_error=True)
-
-
-def finished_call(
-    call: StoredToolCall,
-    *,
-    state: ToolCallState,
-    result: str,
-    is_error: bool,
-    elapsed_s: float = 0.0,
-) -> StoredToolCall:
-    """Return the call with its result."""
-    return StoredToolCall(
-        id=ToolCallId(call.id),
-        iteration=call.iteration,
-        seq=call.seq,
-        call_id=call.call_id,
-        name=call.name,
-        arguments=call.arguments,
-        state=state,
-        result=result,
-        is_error=is_error,
-        elapsed_s=elapsed_s,
+def _planned(call: StoredToolCall, route: Route) -> StoredToolCall:
+    waits = ToolCallState.WAITING_APPROVAL if route.needs_approval else ToolCallState.READY
+    return replace(
+        call,
+        state=waits,
+        queue=route.queue,
+        is_repeatable=route.is_repeatable,
+        timeout_s=route.timeout_s,
+        approval=ApprovalState.WAITING if route.needs_approval else None,
     )
 
 

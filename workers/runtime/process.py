@@ -144,6 +144,7 @@ class WorkerProcess:
             doorbell,
             pause_s=settings.sweep_s,
             lease_s=settings.lease_s,
+            max_crashes=settings.max_crashes,
         )
         runner = TurnRunner(
             engine.run,

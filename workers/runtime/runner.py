@@ -17,6 +17,7 @@ from shared.errors import (
     DeadlinePassed,
     HandedOver,
     LeaseLostError,
+    Parked,
     TurnmillError,
 )
 from shared.event_writer import EventStreams, EventWriter
@@ -121,6 +122,7 @@ class TurnRunner:
             database=self._database,
             doorbell=self._doorbell,
             lease_s=self._settings.lease_s,
+            approval_timeout_s=self._settings.approval_timeout_s,
         )
         deadline = _stop_at_deadline(claimed, lease)
         try:
@@ -143,8 +145,8 @@ class TurnRunner:
             self._start(run)
             async with self._listen(run.turn.id, run.lease):
                 await self._engine(run, progress)
-        except LeaseLostError:
-            return "lease_lost"
+        except (LeaseLostError, Parked) as error:
+            return "parked" if isinstance(error, Parked) else "lease_lost"
         except Cancelled:
             await run.cancel(partial_answer=progress.answer_text, usage=progress.usage())
             return "cancelled"

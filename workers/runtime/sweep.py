@@ -17,11 +17,11 @@ from sqlalchemy import Connection
 from shared.broker import Doorbell
 from shared.database import Database, StorageError
 from shared.event_writer import EventStreams, GuestWriter
-from shared.repositories import endings, leases
+from shared.repositories import delegated_calls, endings, leases
 from shared.repositories.endings import EndedTurn, Failure
 from shared.repositories.leases import Doomed
-from shared.task_names import TURNS_QUEUE, TurnTask
-from shared.turn_end import announce_end
+from shared.task_names import TOOLS_QUEUE, TURNS_QUEUE, TurnTask
+from shared.turn_end import announce_end, announce_settled
 
 log = structlog.get_logger()
 
@@ -45,12 +45,14 @@ class Sweep:
         *,
         pause_s: float,
         lease_s: float,
+        max_crashes: int,
     ) -> None:
         self._database = database
         self._streams = streams
         self._doorbell = doorbell
         self._pause_s = pause_s
         self._lease_s = lease_s
+        self._max_crashes = max_crashes
         self._trusts_leases_at = 0.0
 
     async def run(self) -> None:
@@ -68,13 +70,15 @@ class Sweep:
         with_lapsed = time.monotonic() >= self._trusts_leases_at
         try:
             await self._end_doomed(with_lapsed=with_lapsed)
+            await self._settle_calls(with_lapsed=with_lapsed)
             await self._ring(with_lapsed=with_lapsed)
+            await self._ring_tools(with_lapsed=with_lapsed)
         except StorageError as error:
             self._trusts_leases_at = time.monotonic() + self._lease_s
             log.warning("sweep_failed", error=str(error))
 
     async def _ring(self, *, with_lapsed: bool) -> None:
-        is_empty = await self._is_queue_empty()
+        is_empty = await self._is_queue_empty(TURNS_QUEUE)
         if is_empty is None:
             return  # nobody would hear the bells
         bells = await self._database.write(
@@ -95,13 +99,52 @@ class Sweep:
                 ),
             )
 
-    async def _is_queue_empty(self) -> bool | None:
+    async def _ring_tools(self, *, with_lapsed: bool) -> None:
+        is_empty = await self._is_queue_empty(TOOLS_QUEUE)
+        if is_empty is None:
+            return
+        tasks = await self._database.write(
+            lambda connection: delegated_calls.take_due_tasks(
+                connection,
+                limit=BATCH,
+                max_attempts=self._max_crashes,
+                is_queue_empty=is_empty,
+                with_lapsed=with_lapsed,
+            ),
+        )
+        for task in tasks:
+            log.info("tool_rung_again", tool_call_id=task.tool_call_id, turn_id=task.turn_id)
+            await self._doorbell.ring(task)
+
+    async def _is_queue_empty(self, queue: str) -> bool | None:
         """Tell whether no doorbell waits; None if the broker cannot be asked."""
         try:
-            return await self._doorbell.count_waiting(TURNS_QUEUE) == 0
+            return await self._doorbell.count_waiting(queue) == 0
         except (OperationalError, RedisError, OSError) as error:
             log.warning("queue_not_counted", error=type(error).__name__)
             return None
+
+    async def _settle_calls(self, *, with_lapsed: bool) -> None:
+        """Settle tool calls that were not approved in time, or whose worker was lost for good."""
+        due = await self._database.read(
+            lambda connection: delegated_calls.find_due_calls(
+                connection,
+                limit=BATCH,
+                max_attempts=self._max_crashes,
+                with_lapsed=with_lapsed,
+            ),
+        )
+        for call in due:
+            settled = await self._database.write(
+                partial(
+                    delegated_calls.settle_due_call,
+                    due=call,
+                    max_attempts=self._max_crashes,
+                ),
+            )
+            if settled is not None:
+                writer = GuestWriter(self._streams, settled.turn_id)
+                await announce_settled(settled, writer=writer, doorbell=self._doorbell)
 
     async def _end_doomed(self, *, with_lapsed: bool) -> None:
         doomed = await self._database.read(

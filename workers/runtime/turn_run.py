@@ -12,18 +12,30 @@ from sqlalchemy import Connection
 
 from shared.broker import Doorbell
 from shared.database import Database
-from shared.errors import LeaseLostError
+from shared.errors import LeaseLostError, Parked
 from shared.event_writer import EventWriter
-from shared.events import Event, Inject
+from shared.events import Event, Inject, Status
 from shared.ids import ToolCallId
-from shared.repositories import endings, injections, journal, messages, summaries, turns
+from shared.repositories import (
+    delegated_calls,
+    endings,
+    injections,
+    journal,
+    messages,
+    summaries,
+    tool_calls,
+    turns,
+)
+from shared.repositories.delegated_calls import USER_SPOKE, Settled
 from shared.repositories.endings import Completion, EndedTurn, Failure
 from shared.repositories.injections import StoredInjection
-from shared.repositories.journal import Entry, StoredToolCall
+from shared.repositories.journal import Entry
 from shared.repositories.summaries import Checkpoint
+from shared.repositories.tool_calls import StoredToolCall
 from shared.repositories.turns import ClaimedTurn
+from shared.snapshot import settled_events
 from shared.turn_end import announce_end
-from shared.turn_state import Inbox, InjectionState, ToolCallState
+from shared.turn_state import Inbox, InjectionState, ToolCallState, TurnStatus
 from workers.runtime.lease import Lease
 
 T = TypeVar("T")
@@ -47,6 +59,7 @@ class TurnRun:
         database: Database,
         doorbell: Doorbell,
         lease_s: float,
+        approval_timeout_s: float,
     ) -> None:
         self.turn = turn
         self.lease = lease
@@ -54,6 +67,8 @@ class TurnRun:
         self._database = database
         self._doorbell = doorbell
         self._lease_s = lease_s
+        self._approval_timeout_s = approval_timeout_s
+        self._began_at = time.monotonic()
         # Published with the next events.
         self._held_back: tuple[Event, ...] = ()
 
@@ -72,21 +87,72 @@ class TurnRun:
         calls: Sequence[StoredToolCall] = (),
         *,
         phase: str | None = None,
-    ) -> None:
+    ) -> list[StoredToolCall]:
         """Journal a model's response together with the tool calls that it asks for.
 
-        The calls are written as running, since they start as soon as this returns; when it
-        raises for a cancel or a drain they are ready, and no tool has started.
+        Calls that are not delegated are written as running, since they start as soon as this
+        returns; when it raises for a cancel or a drain they are ready, and no tool has started.
+        Returns the calls as they are on record but for that.
         Raises LeaseLostError, Cancelled or HandedOver.
         """
+        fence = self.turn.fence
 
-        def work(connection: Connection, inbox: Inbox) -> bool:
-            journal.append_entries(connection, self.turn.fence, list(entries))
-            journal.insert_tool_calls(connection, self.turn.fence, list(calls))
-            return self._start_calls(connection, inbox, [call.id for call in calls])
+        def work(connection: Connection, inbox: Inbox) -> tuple[list[StoredToolCall], bool]:
+            journal.append_entries(connection, fence, list(entries))
+            written = tool_calls.insert_tool_calls(
+                connection,
+                fence,
+                list(calls),
+                approval_timeout_s=self._approval_timeout_s,
+            )
+            own = [call.id for call in written if not call.is_delegated]
+            return written, self._start_calls(connection, inbox, own)
 
-        has_started = await self._write(work, **({} if phase is None else {"phase": phase}))
+        given = {} if phase is None else {"phase": phase}
+        written, has_started = await self._write(work, **given)
         self._check_after(has_started=has_started)
+        return written
+
+    async def ring_for(self, calls: Sequence[StoredToolCall]) -> None:
+        """Send the tasks of calls that run as tasks of their own."""
+        for call in calls:
+            if call.is_delegated and call.state is ToolCallState.READY:
+                turn = self.turn
+                await self._doorbell.ring(
+                    delegated_calls.task_of(call, turn.id, turn.conversation_id),
+                )
+
+    async def await_delegated(self) -> list[StoredToolCall]:
+        """Return the turn's tool calls once none is delegated.
+
+        Until then the turn is parked: raises Parked, and whoever settles the last one rings. A
+        message that waits for the turn refuses what waits for approval.
+        Raises LeaseLostError or Cancelled.
+        """
+        fence = self.turn.fence
+
+        def work(
+            connection: Connection,
+            inbox: Inbox,
+        ) -> tuple[Settled | None, TurnStatus | None, list[StoredToolCall]]:
+            refused = None
+            if inbox.pending_injections:
+                refused = delegated_calls.refuse_open_calls(connection, fence.turn_id, USER_SPOKE)
+            status = None
+            if not inbox.is_cancel_requested:
+                remaining_s = self.turn.remaining_s - (time.monotonic() - self._began_at)
+                status = delegated_calls.park_turn(connection, fence, remaining_s=remaining_s)
+            return refused, status, tool_calls.get_tool_calls(connection, fence.turn_id)
+
+        refused, status, calls = await self._write(work)
+        if refused is not None:
+            await self.emit(*settled_events(refused.calls))
+        if status is None:
+            self.lease.check_stopped()
+            return calls
+        if status is TurnStatus.WAITING:
+            await self.emit(Status(status=status, attempt=self.turn.attempt, reason="approval"))
+        raise Parked
 
     async def record_compaction(
         self,
@@ -133,7 +199,7 @@ class TurnRun:
         """Mark tool calls as running, unless the turn is about to stop; tell whether they are."""
         if not ids or inbox.is_cancel_requested or self.lease.is_draining:
             return False
-        journal.start_tool_calls(connection, self.turn.fence, list(ids))
+        tool_calls.start_tool_calls(connection, self.turn.fence, list(ids))
         return True
 
     def _check_after(self, *, has_started: bool) -> None:
@@ -155,7 +221,7 @@ class TurnRun:
         """Write down a tool call's result. Raises LeaseLostError."""
 
         def work(connection: Connection, _inbox: Inbox) -> None:
-            journal.finish_tool_call(
+            tool_calls.finish_tool_call(
                 connection,
                 call_id,
                 state=state,

@@ -16,7 +16,7 @@ from workers.context.cuts import cut_end
 from workers.tools.hooks import HookedCall, encode_arguments, run_after, run_before
 from workers.tools.outcome import ToolOutcome
 from workers.tools.registry import ToolRegistry
-from workers.tools.tool import Tool, ToolContext, parse_object
+from workers.tools.tool import Route, Tool, ToolContext, parse_object
 
 log = structlog.get_logger()
 
@@ -49,6 +49,31 @@ async def run_tool(
         content=cut_end(storable(content)),
         is_error=is_error,
         elapsed_s=time.monotonic() - started_at,
+    )
+
+
+def route_call(
+    registry: ToolRegistry,
+    name: str,
+    arguments_json: str,
+    timeout_s: float,
+) -> Route:
+    """Say how a call is to be run. One that cannot be run is told so at once: nobody is asked.
+
+    timeout_s: time the call may take unless the tool says otherwise.
+    """
+    tool = registry.find(name)
+    if tool is None or not (tool.queue or tool.needs_approval):
+        return Route()
+    try:
+        tool.parse_arguments(storable(arguments_json))
+    except ToolError:
+        return Route()
+    return Route(
+        queue=tool.queue,
+        needs_approval=tool.needs_approval,
+        is_repeatable=tool.is_repeatable,
+        timeout_s=timeout_s if tool.timeout_s is None else tool.timeout_s,
     )
 
 

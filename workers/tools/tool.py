@@ -63,6 +63,18 @@ class ToolContext:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """How a call is run."""
+
+    # None: in the loop of the worker that runs the turn.
+    queue: Queue | None = None
+    needs_approval: bool = False
+    is_repeatable: bool = False
+    # Time it may take; None: whoever runs it knows.
+    timeout_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
     """A tool as the worker knows it."""
 

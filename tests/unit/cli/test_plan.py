@@ -29,7 +29,7 @@ def test_everything_is_embedded_by_default() -> None:
 
     assert names(plan) == [
         [["redis"], ["demo"]],
-        [["flower"], ["api"], ["worker-1", "worker-2"]],
+        [["flower"], ["api"], ["worker-1", "worker-2", "tools-1"]],
     ]
 
 
@@ -70,7 +70,7 @@ def test_workers_may_drain_before_they_are_killed() -> None:
     plan = plan_for({"TURNMILL_DRAIN_S": "100"})
 
     workers = plan.groups()[1][-1]
-    assert [spec.stop_timeout_s for spec in workers] == [110, 110]
+    assert [spec.stop_timeout_s for spec in workers] == [110, 110, 110]
 
 
 def test_port_on_the_command_line_beats_the_setting() -> None:

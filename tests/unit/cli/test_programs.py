@@ -30,8 +30,17 @@ def test_worker_takes_name_queues_and_slots() -> None:
 
 
 def test_unknown_queue_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="no queue `turn`: choose from turns"):
+    with pytest.raises(ConfigurationError, match="no queue `turn`: choose from tools, turns"):
         programs.worker_command(DEFAULT, name="w", queues=["turn"], slots=7)
+
+
+def test_tools_run_in_processes_of_a_worker_of_their_own() -> None:
+    command = programs.worker_command(DEFAULT, name="w", queues=["tools"])
+
+    assert command[command.index("--pool") + 1] == "prefork"
+    assert command[command.index("--concurrency") + 1] == str(DEFAULT.tool_processes)
+    with pytest.raises(ConfigurationError, match="needs a worker of its own"):
+        programs.worker_command(DEFAULT, name="w", queues=["turns", "tools"])
 
 
 def test_flower_on_loopback_needs_no_password() -> None:

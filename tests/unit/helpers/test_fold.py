@@ -27,6 +27,7 @@ def snapshot(**data: object) -> ServerEvent:
         "steps": [],
         "injections": [],
         "compactions": [],
+        "approvals": [],
     }
     return event("snapshot", **(empty | data))
 
@@ -113,15 +114,23 @@ def test_repeated_compaction_counts_once() -> None:
 def test_done_agrees_with_the_turn() -> None:
     turn = fold([snapshot(), delta(0, "Hel"), done("Hello")])
 
-    assert_agrees(
-        turn,
-        {"status": "completed", "answer": "Hello", "usage": USAGE, "error": None},
-    )
+    said: dict[str, Any] = {"status": "completed", "answer": "Hello", "usage": USAGE, "error": None}
+    said |= {"steps": [], "approvals": []}
+    assert_agrees(turn, said)
     with pytest.raises(AssertionError):
-        assert_agrees(
-            turn,
-            {"status": "completed", "answer": "Hell", "usage": USAGE, "error": None},
-        )
+        assert_agrees(turn, said | {"answer": "Hell"})
+    with pytest.raises(AssertionError):
+        assert_agrees(turn, said | {"approvals": [{"tool_call_id": "tool_1"}]})
+
+
+def test_steps_agree_but_for_why_they_were_taken() -> None:
+    step = {"iteration": 1, "type": "iteration", "tool_call_id": "tool_1", "status": "done"}
+    turn = fold([snapshot(), event("step", **step, reasoning="because"), done("Hello")])
+    said: dict[str, Any] = {"status": "completed", "answer": "Hello", "usage": USAGE, "error": None}
+
+    assert_agrees(turn, said | {"steps": [step], "approvals": []})
+    with pytest.raises(AssertionError):
+        assert_agrees(turn, said | {"steps": [step | {"error": "no"}], "approvals": []})
 
 
 def test_failed_and_cancelled_end_without_an_answer() -> None:

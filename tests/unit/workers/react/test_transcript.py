@@ -4,14 +4,16 @@ from dataclasses import replace
 
 from shared.ids import InjectionId, TurnId
 from shared.repositories.injections import StoredInjection
-from shared.repositories.journal import Entry, StoredToolCall
+from shared.repositories.journal import Entry
+from shared.repositories.tool_calls import StoredToolCall
 from shared.turn_state import InjectionState, ToolCallState
 from tests.helpers.moments import SOME_TIME
 from workers.context.messages import ToolCall
 from workers.context.summary import summary_message
 from workers.model.values import ModelResponse, Usage
-from workers.react.transcript import Transcript, finished_call, fold
+from workers.react.transcript import Transcript, fold
 from workers.runtime.progress import Progress, PurposeUsage
+from workers.tools.tool import Route
 
 
 def answer(text: str, *calls: ToolCall) -> ModelResponse:
@@ -50,14 +52,14 @@ class Recorder:
 
     def respond(self, response: ModelResponse) -> list[StoredToolCall]:
         self.transcript.iterations += 1
-        planned = self.transcript.plan_calls(response.tool_calls)
+        planned = self.transcript.plan_calls(response.tool_calls, lambda _call: Route())
         self.entries.append(self.transcript.response_entry(response, "loop"))
         self.calls += planned
         self.transcript.add_response(response.text, planned)
         return planned
 
     def finish(self, asked: StoredToolCall, result: str) -> None:
-        done = finished_call(asked, state=ToolCallState.DONE, result=result, is_error=False)
+        done = asked.finished(state=ToolCallState.DONE, result=result, is_error=False)
         self.calls = [done if item.id == done.id else item for item in self.calls]
         self.transcript.finish_call(done)
 
@@ -100,7 +102,7 @@ def test_fold_leaves_the_calls_without_result_open() -> None:
     folded = recorder.folded()
 
     assert [item.id for item in folded.open_calls] == [second.id]
-    folded.finish_call(finished_call(second, state=ToolCallState.DONE, result="2", is_error=False))
+    folded.finish_call(second.finished(state=ToolCallState.DONE, result="2", is_error=False))
     assert [message.text for message in folded.messages if message.role == "tool"] == ["one", "2"]
 
 
