@@ -106,6 +106,15 @@ class ModelError(TurnmillError):
     """The model call failed."""
 
     code = "model_error"
+    # When the provider wants to be asked again, in seconds from then; None: it did not say.
+    retry_after_s: float | None = None
+    # Whether the provider said that asking again helps; None: it did not say.
+    should_retry: bool | None = None
+
+    @property
+    def may_retry(self) -> bool:
+        """Whether the same call may succeed in a while."""
+        return self.retryable if self.should_retry is None else self.should_retry
 
 
 class ModelUnavailableError(ModelError):

@@ -185,8 +185,23 @@ class Settings(BaseModel):
     llm_connect_timeout_s: Seconds = Field(10.0, alias="LLM_CONNECT_TIMEOUT_S")
     """Time to connect to the provider."""
 
-    llm_read_timeout_s: Seconds = Field(120.0, alias="LLM_READ_TIMEOUT_S")
-    """Longest silence of the provider, before the first chunk and between chunks."""
+    llm_first_byte_timeout_s: Seconds = Field(120.0, alias="LLM_FIRST_BYTE_TIMEOUT_S")
+    """Time from a request to the first byte of the model's answer."""
+
+    llm_chunk_timeout_s: Seconds = Field(60.0, alias="LLM_CHUNK_TIMEOUT_S")
+    """Longest silence of the provider in the middle of an answer."""
+
+    llm_call_timeout_s: Seconds = Field(600.0, alias="LLM_CALL_TIMEOUT_S")
+    """Time from a request to the end of the model's answer."""
+
+    llm_max_retries: int = Field(3, ge=0, le=20, alias="LLM_MAX_RETRIES")
+    """How often a call is made again that failed before its answer began."""
+
+    llm_retry_base_s: Seconds = Field(0.5, alias="LLM_RETRY_BASE_S")
+    """Longest pause before the first retry; it doubles with each, and is a random part of that."""
+
+    llm_retry_cap_s: Seconds = Field(60.0, alias="LLM_RETRY_CAP_S")
+    """Longest pause before a retry. A provider that asks for a longer one is not asked again."""
 
     react_max_iterations: int = Field(50, ge=1, alias="REACT_MAX_ITERATIONS")
     """Model calls with tools in one turn before it answers from what it has."""

@@ -20,6 +20,8 @@ from tests.helpers.model_server import ScriptedModel
 from tests.helpers.parts import Parts, open_parts
 from tests.helpers.tools import read_starts
 from workers.model.client import ModelClient
+from workers.model.retry import Retry
+from workers.model.timeouts import Timeouts
 from workers.react import answer_stream
 from workers.react.engine import ReactEngine
 from workers.runtime.held import HeldLeases
@@ -80,7 +82,9 @@ async def world(settings: Settings, model: ScriptedModel) -> AsyncIterator[World
             "tools": "tests.helpers.tools:hold_once",
         },
     )
-    models = ModelClient(FileStore(settings.files_path), connect_timeout_s=5, read_timeout_s=30)
+    models = ModelClient(
+        FileStore(settings.files_path), timeouts=Timeouts.of(settings), retry=Retry.of(settings)
+    )
     async with open_parts(settings) as parts:
         book = ModelBook(parts.database)
         log, held = WatchedLog(parts.redis, settings), WatchedLeases()

@@ -1,8 +1,10 @@
 """The model client against a server that sends exactly the bytes a test wants."""
 
 import asyncio
+import contextlib
 import itertools
 import json
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
@@ -16,6 +18,7 @@ from shared.errors import (
     ModelRateLimitError,
     ModelRequestError,
     ModelStreamError,
+    ModelTimeoutError,
     ModelUnavailableError,
 )
 from shared.file_store import FileStore
@@ -24,6 +27,8 @@ from tests.helpers.waiting import wait_until_async
 from tests.unit.workers.model.requests import ADD, REQUEST
 from workers.context.estimate import estimate_messages, estimate_tokens
 from workers.model.client import MAX_CLIENTS, ModelClient
+from workers.model.retry import Retry
+from workers.model.timeouts import Timeouts
 from workers.model.values import (
     ModelEvent,
     ModelRequest,
@@ -37,6 +42,8 @@ EVENT_STREAM = {"content-type": "text/event-stream"}
 MANY = 300
 NO_FILES = FileStore(Path("there is no such folder"))
 Script = Callable[["Call"], Awaitable[None]]
+PATIENT = Timeouts(connect_s=5, first_byte_s=5, chunk_s=5, call_s=20)
+RETRY = Retry(max_retries=2, base_s=0.01, cap_s=5.0)
 
 
 @dataclass(slots=True)
@@ -132,7 +139,7 @@ async def server() -> AsyncIterator[Server]:
 
 @pytest.fixture
 async def client() -> AsyncIterator[ModelClient]:
-    made = ModelClient(NO_FILES, connect_timeout_s=5, read_timeout_s=5)
+    made = ModelClient(NO_FILES, timeouts=PATIENT, retry=RETRY)
     yield made
     await made.close()
 
@@ -153,6 +160,25 @@ HELLO = text("Hello ") + text("wörld 😀") + text("", "stop") + USAGE + DONE
 
 async def say_hello(call: Call) -> None:
     await call.answer(HELLO)
+
+
+async def accept(_call: Call) -> None:
+    """Take the request and answer nothing."""
+    await asyncio.Event().wait()
+
+
+async def only_begin(call: Call) -> None:
+    """Send the headers and nothing more."""
+    await call.begin()
+    await asyncio.Event().wait()
+
+
+async def drip(call: Call) -> None:
+    """Send an answer that does not end."""
+    await call.begin()
+    while True:
+        await call.send(text("more "))
+        await asyncio.sleep(0.05)
 
 
 async def hold(call: Call) -> None:
@@ -318,7 +344,7 @@ async def fail_inside(call: Call) -> None:
 
 @pytest.mark.parametrize(
     "script",
-    [end_silently, end_at_once, drop, drop_inside_a_chunk, send_rubbish, cut_json, fail_inside],
+    [end_silently, end_at_once, drop, send_rubbish, cut_json, fail_inside],
 )
 async def test_broken_stream_is_an_error_and_not_tried_again(
     server: Server,
@@ -345,20 +371,105 @@ async def test_connection_lost_after_the_finish_reason_does_not_matter(
 
 async def test_error_in_the_stream_is_mapped(server: Server, client: ModelClient) -> None:
     async def script(call: Call) -> None:
-        await call.answer(text("Hello ") + event({"error": {"code": "rate_limit_exceeded"}}))
+        await call.answer(event({"error": {"code": "rate_limit_exceeded"}}))
 
     server.script(script)
     with pytest.raises(ModelRateLimitError):
         await read(client, server.request)
+    assert len(server.calls) == 1 + RETRY.max_retries
 
 
-async def test_silence_breaks_an_answer_off(server: Server) -> None:
-    client = ModelClient(NO_FILES, connect_timeout_s=5, read_timeout_s=0.2)
-    server.script(hold)
-    with pytest.raises(ModelStreamError, match="LLM_READ_TIMEOUT_S"):
+async def test_connection_lost_before_any_chunk_is_tried_again(
+    server: Server, client: ModelClient
+) -> None:
+    server.script(drop_inside_a_chunk, say_hello)
+    assert len(await read(client, server.request)) == 3
+
+
+@pytest.mark.parametrize(
+    ("script", "timeouts", "kind", "setting", "tries"),
+    [
+        (accept, {"first_byte_s": 0.2}, ModelTimeoutError, "LLM_FIRST_BYTE_TIMEOUT_S", 2),
+        (only_begin, {"first_byte_s": 0.2}, ModelTimeoutError, "LLM_FIRST_BYTE_TIMEOUT_S", 2),
+        (hold, {"chunk_s": 0.2}, ModelStreamError, "LLM_CHUNK_TIMEOUT_S", 1),
+        (drip, {"call_s": 0.5}, ModelStreamError, "LLM_CALL_TIMEOUT_S", 1),
+        (only_begin, {"call_s": 0.2}, ModelTimeoutError, "LLM_CALL_TIMEOUT_S", 2),
+    ],
+)
+async def test_slowness_ends_the_call_and_names_the_setting(  # noqa: PLR0917 - a table
+    server: Server,
+    script: Script,
+    timeouts: dict[str, float],
+    kind: type[ModelError],
+    setting: str,
+    tries: int,
+) -> None:
+    """Made again only as long as nothing of an answer has come."""
+    once_more = Retry(max_retries=1, base_s=0.01, cap_s=1.0)
+    client = ModelClient(NO_FILES, timeouts=replace(PATIENT, **timeouts), retry=once_more)
+    server.script(script)
+    with pytest.raises(kind, match=setting):
+        await read(client, server.request)
+    assert len(server.calls) == tries
+    await client.close()
+    await wait_until_async(
+        lambda: all(call.is_gone for call in server.calls), message="a connection is open"
+    )
+
+
+async def test_connection_that_is_not_accepted_ends_the_call() -> None:
+    """A full backlog: the kernel answers nobody."""
+    hasty = Retry(max_retries=0, base_s=0.01, cap_s=1.0)
+    client = ModelClient(NO_FILES, timeouts=replace(PATIENT, connect_s=0.3), retry=hasty)
+    with socket.socket() as deaf, contextlib.ExitStack() as stack:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(0)
+        for _ in range(2):
+            waiting = stack.enter_context(socket.socket())
+            waiting.settimeout(0)
+            waiting.connect_ex(deaf.getsockname())
+        target = replace(REQUEST.target, base_url=f"http://127.0.0.1:{deaf.getsockname()[1]}/v1")
+        with pytest.raises(ModelTimeoutError, match="LLM_CONNECT_TIMEOUT_S"):
+            await read(client, replace(REQUEST, target=target))
+    await client.close()
+
+
+async def test_keep_alive_comments_are_no_silence(server: Server) -> None:
+    async def script(call: Call) -> None:
+        await call.begin()
+        for _ in range(4):
+            await call.send(b": ping\n\n")
+            await asyncio.sleep(0.1)
+        await call.send(HELLO)
+        await call.end()
+
+    client = ModelClient(NO_FILES, timeouts=replace(PATIENT, chunk_s=0.3), retry=RETRY)
+    server.script(script)
+    assert len(await read(client, server.request)) == 3
+    await client.close()
+
+
+async def test_error_before_any_text_is_tried_again(server: Server, client: ModelClient) -> None:
+    busy = event({"error": {"code": "rate_limit_exceeded", "message": "busy"}})
+
+    async def script(call: Call) -> None:
+        await call.answer(busy)
+
+    server.script(script, say_hello)
+    assert len(await read(client, server.request)) == 3
+    assert len(server.calls) == 2
+
+
+async def test_error_after_text_breaks_the_answer_off(server: Server, client: ModelClient) -> None:
+    overloaded = event({"error": {"code": "overloaded", "message": "busy"}})
+
+    async def script(call: Call) -> None:
+        await call.answer(text("Hello ") + overloaded)
+
+    server.script(script, say_hello)
+    with pytest.raises(ModelStreamError, match="busy"):
         await read(client, server.request)
     assert len(server.calls) == 1
-    await client.close()
 
 
 @pytest.mark.parametrize(
@@ -390,8 +501,9 @@ async def test_call_is_tried_again_until_an_answer_begins(
     failing = refuse(503, {}, {"retry-after-ms": "1"})
     server.script(busy, failing, say_hello)
     assert len(await read(client, server.request)) == 3
-    counts = [call.headers["x-stainless-retry-count"] for call in server.calls]
-    assert counts == ["0", "1", "2"]
+    assert len(server.calls) == 3
+    # The same request, to the byte.
+    assert len({call.body for call in server.calls}) == 1
 
 
 async def test_tries_are_bounded(server: Server, client: ModelClient) -> None:
@@ -511,4 +623,4 @@ async def test_clients_of_providers_are_kept_and_bounded(
 
 
 async def test_closing_an_unused_client_does_nothing() -> None:
-    await ModelClient(NO_FILES, connect_timeout_s=1, read_timeout_s=1).close()
+    await ModelClient(NO_FILES, timeouts=PATIENT, retry=RETRY).close()

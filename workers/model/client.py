@@ -1,8 +1,8 @@
 """The model client: streamed chat completions of any OpenAI-compatible provider.
 
-The official client sends the request, retries it while no answer has begun, and reads nothing:
-its typed objects cost several times more than all the rest of a call. So the body is encoded
-here, and the bytes of the answer are parsed here.
+The official client sends the request and reads nothing: its typed objects cost several times more
+than all the rest of a call. So the body is encoded here, the bytes of the answer are parsed here,
+and a call that failed before its answer began is made again from here.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import httpx2
 import structlog
 from openai import AsyncOpenAI, DefaultAioHttpClient
 
-from shared.errors import UnsupportedParameterError
+from shared.errors import ModelError, ModelStreamError, UnsupportedParameterError
 from shared.file_store import FileStore
 from workers.context.images import load_images
 from workers.model.assembly import Assembly
@@ -29,12 +29,13 @@ from workers.model.json_mode import read_actions, to_json_mode
 from workers.model.json_values import parse_object
 from workers.model.parameters import PARAMETERS, Parameter
 from workers.model.request_body import encode_body
+from workers.model.retry import Retry
 from workers.model.sse import SseDecoder
+from workers.model.timeouts import CallClock, Timeouts
 from workers.model.values import ModelEvent, ModelRequest, ModelTarget
 
 log = structlog.get_logger()
 
-MAX_RETRIES = 2
 # What the transport takes for "as many as are wanted": the worker's slots are the limit.
 UNLIMITED = 0
 # Below the 5 s after which common servers close an idle connection, else both meet.
@@ -61,22 +62,19 @@ class ModelClient:
     files: where the images of requests are read.
     """
 
-    def __init__(
-        self,
-        files: FileStore,
-        *,
-        connect_timeout_s: float,
-        read_timeout_s: float,
-    ) -> None:
+    def __init__(self, files: FileStore, *, timeouts: Timeouts, retry: Retry) -> None:
         self._files = files
+        self._timeouts = timeouts
+        self._retry = retry
         self._http = DefaultAioHttpClient(
             limits=httpx2.Limits(max_connections=UNLIMITED, keepalive_expiry=KEEPALIVE_S),
             timeout=httpx2.Timeout(
-                connect=connect_timeout_s,
-                read=read_timeout_s,
-                write=read_timeout_s,
+                connect=timeouts.connect_s,
+                # Reading is timed here, by phases.
+                read=None,
+                write=timeouts.chunk_s,
                 # Bounds the look-up of the host's name too.
-                pool=connect_timeout_s,
+                pool=timeouts.connect_s,
             ),
         )
         # Learned by being refused; asked once per process.
@@ -86,6 +84,10 @@ class ModelClient:
     async def close(self) -> None:
         """Close all connections. No stream may be open: its reader would not be woken."""
         await self._http.aclose()
+
+    async def pause(self, retries: int) -> None:
+        """Wait as before a retry. retries: how many there were."""
+        await asyncio.sleep(self._retry.jitter_s(retries))
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Call the model and yield its answer as it comes; the last item is the ModelResponse.
@@ -124,14 +126,44 @@ class ModelClient:
                 yield event
 
     async def _stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Make the call, again as long as nothing of an answer has come."""
+        retries, has_begun = 0, False
+        while True:
+            try:
+                async with aclosing(self._attempt(request)) as events:
+                    async for event in events:
+                        has_begun = True
+                        yield event
+            except ModelError as error:
+                if has_begun and error.may_retry:
+                    raise ModelStreamError(error.message) from error
+                pause_s = None if has_begun else self._retry.pause_s(retries, error)
+                if pause_s is None:
+                    raise
+                log.info(
+                    "model_call_retried",
+                    model=request.target.name,
+                    error=error.code,
+                    pause_s=round(pause_s, 3),
+                )
+            else:
+                return
+            retries += 1
+            await asyncio.sleep(pause_s)
+
+    async def _attempt(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         assembly = Assembly(request)
-        response = await self._send(request)
+        has_begun = False
+        response, clock = await self._send(request)
         try:
-            async with aclosing(_read_payloads(response, request.target)) as payloads:
+            async with aclosing(_read_payloads(response, clock, request.target)) as payloads:
                 async for payload in payloads:
+                    has_begun = True
                     for event in _take(payload, assembly, request.target):
                         yield event
         except CALL_ERRORS as error:
+            if not has_begun:
+                raise call_error(error, request.target) from error
             if not assembly.is_finished:
                 raise broken_stream(error, request.target) from error
         finally:
@@ -139,7 +171,7 @@ class ModelClient:
         for event in assembly.finish():
             yield event
 
-    async def _send(self, request: ModelRequest) -> httpx2.Response:
+    async def _send(self, request: ModelRequest) -> tuple[httpx2.Response, CallClock]:
         """Send the request; again without what the provider turns out not to know."""
         refused = self._refused_by(request.target)
         loaded = await load_images(request, self._files)
@@ -156,18 +188,26 @@ class ModelClient:
                 if parameter == "tools":
                     raise
 
-    async def _post(self, target: ModelTarget, body: bytes) -> httpx2.Response:
+    async def _post(
+        self,
+        target: ModelTarget,
+        body: bytes,
+    ) -> tuple[httpx2.Response, CallClock]:
+        clock = CallClock(self._timeouts)
         try:
             client = self._client_of(target.base_url, target.api_key)
-            return await client.post(
-                "/chat/completions",
-                content=body,
-                cast_to=httpx2.Response,
-                options={"headers": HEADERS},
+            response = await clock.wait(
+                client.post(
+                    "/chat/completions",
+                    content=body,
+                    cast_to=httpx2.Response,
+                    options={"headers": HEADERS},
+                ),
             )
         except (*CALL_ERRORS, ValueError) as error:
             # ValueError: a key that no header can hold, a password in the base URL.
             raise call_error(error, target) from error
+        return response, clock
 
     def _refused_by(self, target: ModelTarget) -> set[Parameter]:
         """Return what a provider has refused for a model so far."""
@@ -177,7 +217,7 @@ class ModelClient:
         return AsyncOpenAI(
             base_url=base_url,
             api_key=api_key or NO_KEY,
-            max_retries=MAX_RETRIES,
+            max_retries=0,
             timeout=self._http.timeout,
             http_client=self._http,
         )
@@ -192,6 +232,7 @@ def _take(payload: bytes, assembly: Assembly, target: ModelTarget) -> list[Model
 
 async def _read_payloads(
     response: httpx2.Response,
+    clock: CallClock,
     target: ModelTarget,
 ) -> AsyncGenerator[bytes, None]:
     """Yield the JSON of each chunk, up to the end of the answer."""
@@ -199,11 +240,12 @@ async def _read_payloads(
     if content_type == "text/html":
         raise not_a_stream(content_type, target)
     if content_type == "application/json":
-        yield await response.aread()
+        yield await clock.wait(response.aread())
         return
     decoder = SseDecoder()
     blocks = response.aiter_bytes()
-    async for block in blocks:
+    while (block := await clock.wait(anext(blocks, None))) is not None:
+        clock.begin()
         for payload in decoder.feed(block):
             if payload == DONE:
                 await _drain(blocks)

@@ -4,9 +4,12 @@ Messages name the model, its server and the setting to look at. They never hold 
 the provider said only the beginning.
 """
 
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 
 import aiohttp
 import httpx2
@@ -25,6 +28,7 @@ from shared.errors import (
 )
 from shared.text import storable
 from workers.model.parameters import find_refused
+from workers.model.timeouts import CALL, CHUNK, CONNECT, FIRST_BYTE, CallTimeoutError
 from workers.model.values import ModelTarget
 from workers.model.window_sizes import read_sizes
 
@@ -73,6 +77,10 @@ TIMEOUT_STATUSES = frozenset({408, 504})
 OVERLOADED_STATUSES = frozenset({503, 529})
 BAD_REQUEST, UNPROCESSABLE = 400, 422
 SERVER_ERRORS = 500
+# Some providers say so of requests that meet each other.
+CONFLICT = 409
+# Nothing to wait for: somebody has to pay.
+SPENT_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +101,11 @@ class _Refusal:
 def call_error(error: Exception, target: ModelTarget) -> ModelError:
     """Return our error for one that was raised before the answer began."""
     if isinstance(error, APIStatusError):
-        return _refused(_read_refusal(error.body, target, error.status_code), target)
+        refusal = _read_refusal(error.body, target, error.status_code)
+        refused = _refused(refusal, target)
+        refused.retry_after_s = read_retry_after(error.response.headers)
+        refused.should_retry = _should_retry(error.response.headers, refusal)
+        return refused
     if _is_timeout(error):
         return _timed_out(error, target)
     if isinstance(error, ValueError):
@@ -110,7 +122,9 @@ def call_error(error: Exception, target: ModelTarget) -> ModelError:
 def broken_stream(error: Exception, target: ModelTarget) -> ModelStreamError:
     """Return our error for one that was raised after the answer began."""
     if _is_timeout(error):
-        return ModelStreamError(f"The answer of {target.name} broke off: {_silence(target)}")
+        return ModelStreamError(
+            f"The answer of {target.name} broke off: {_slowness(error, target)}",
+        )
     return ModelStreamError(f"The answer of {target.name} broke off: the connection was lost")
 
 
@@ -179,7 +193,7 @@ def _refused(refusal: _Refusal, target: ModelTarget) -> ModelError:
 def _failed(status: int, model: str, said: str) -> ModelError:
     if status in TIMEOUT_STATUSES:
         return ModelTimeoutError(f"{model} did not answer in time ({status}){said}")
-    if status >= SERVER_ERRORS:
+    if status >= SERVER_ERRORS or status == CONFLICT:
         return ModelUnavailableError(f"{model} fails for now ({status}){said}")
     return ModelRequestError(f"{model} refused the request ({status}){said}")
 
@@ -226,15 +240,47 @@ def _timed_out(error: Exception, target: ModelTarget) -> ModelTimeoutError:
     is_connecting = any(isinstance(it, aiohttp.ConnectionTimeoutError) for it in _causes(error))
     if is_connecting:
         url = shown_url(target.base_url)
-        return ModelTimeoutError(f"{url} accepts no connection in time: check LLM_BASE_URL")
-    return ModelTimeoutError(_silence(target))
+        return ModelTimeoutError(
+            f"{url} accepts no connection in time: check LLM_BASE_URL, or raise {CONNECT}",
+        )
+    return ModelTimeoutError(_slowness(error, target))
 
 
-def _silence(target: ModelTarget) -> str:
+def _slowness(error: Exception, target: ModelTarget) -> str:
+    settings = [it.setting for it in _causes(error) if isinstance(it, CallTimeoutError)]
+    took = {
+        FIRST_BYTE: "did not begin to answer in time",
+        CALL: "took too long for its answer",
+    }
+    setting = settings[0] if settings else CHUNK
     return (
-        f"{target.name} at {_host(target)} was silent for too long: try again, or raise"
-        " LLM_READ_TIMEOUT_S"
+        f"{target.name} at {_host(target)} {took.get(setting, 'was silent for too long')}:"
+        f" try again, or raise {setting}"
     )
+
+
+def read_retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return for how many seconds a provider wants to be left alone; None if it does not say."""
+    for name, factor in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers.get(name, "")) * factor
+        except ValueError:
+            continue
+        if math.isfinite(seconds):
+            return max(seconds, 0.0)
+    try:
+        until = parsedate_to_datetime(headers.get("retry-after", ""))
+    except ValueError:
+        return None
+    if until.tzinfo is None:
+        until = until.replace(tzinfo=UTC)
+    return max((until - datetime.now(UTC)).total_seconds(), 0.0)
+
+
+def _should_retry(headers: Mapping[str, str], refusal: _Refusal) -> bool | None:
+    if refusal.code in SPENT_CODES:
+        return False
+    return {"true": True, "false": False}.get(headers.get("x-should-retry", "").lower())
 
 
 def _is_timeout(error: Exception) -> bool:

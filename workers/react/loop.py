@@ -236,11 +236,12 @@ class ReactLoop:
 
     async def _try(self, request: ModelRequest, *, is_live: bool) -> ModelResponse:
         """Call the model, publishing its text if is_live; a broken answer is asked for again."""
-        for _ in range(STREAM_TRIES - 1):
+        for tries in range(STREAM_TRIES - 1):
             try:
                 return await self._run.lease.run(self._stream(request, is_live=is_live))
             except ModelStreamError:
                 await self._answer.restart("model_stream")
+            await self._run.lease.run(self._calls.pause(tries))
         return await self._run.lease.run(self._stream(request, is_live=is_live))
 
     async def _stream(self, request: ModelRequest, *, is_live: bool) -> ModelResponse:

@@ -43,6 +43,10 @@ class ModelCalls:
             self._learn_refusal(request, refused)
             raise
 
+    async def pause(self, tries: int) -> None:
+        """Wait before an answer that broke off is asked for again. tries: made after the first."""
+        await self._models.pause(tries)
+
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """Return a whole answer, within the time for a summary. Raises ModelError."""
         try:

@@ -28,6 +28,8 @@ from shared.settings import Settings
 from shared.subscriptions import Subscriptions
 from shared.task_names import TurnTask
 from workers.model.client import ModelClient
+from workers.model.retry import Retry
+from workers.model.timeouts import Timeouts
 from workers.react.engine import ReactEngine
 from workers.runtime.heartbeat import Heartbeat
 from workers.runtime.held import HeldLeases
@@ -124,8 +126,8 @@ class WorkerProcess:
         held = HeldLeases()
         models = ModelClient(
             FileStore(settings.files_path),
-            connect_timeout_s=settings.llm_connect_timeout_s,
-            read_timeout_s=settings.llm_read_timeout_s,
+            timeouts=Timeouts.of(settings),
+            retry=Retry.of(settings),
         )
         book = ModelBook(database)
         engine = ReactEngine(settings, models, book, toolbox)

@@ -1,4 +1,6 @@
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import aiohttp
 import httpx2
@@ -16,7 +18,14 @@ from shared.errors import (
     ModelUnavailableError,
 )
 from tests.unit.workers.model.requests import TARGET
-from workers.model.failures import broken_stream, call_error, shown_url, stream_error
+from workers.model.failures import (
+    broken_stream,
+    call_error,
+    read_retry_after,
+    shown_url,
+    stream_error,
+)
+from workers.model.timeouts import CALL, CHUNK, FIRST_BYTE, CallTimeoutError
 
 URL = "http://models.test/v1/chat/completions"
 
@@ -34,7 +43,7 @@ def status_error(status: int, body: object = None) -> APIStatusError:
         (403, ModelAuthenticationError),
         (404, ModelRequestError),
         (408, ModelTimeoutError),
-        (409, ModelRequestError),
+        (409, ModelUnavailableError),
         (413, ModelRequestError),
         (422, ModelRequestError),
         (429, ModelRateLimitError),
@@ -167,15 +176,60 @@ def test_lost_connection_is_no_timeout_though_the_transport_says_so() -> None:
 
 def test_timeouts_name_the_setting_to_change() -> None:
     connecting = call_error(aiohttp.ConnectionTimeoutError(), TARGET)
-    reading = call_error(aiohttp.SocketTimeoutError(), TARGET)
-    assert type(connecting) is type(reading) is ModelTimeoutError
-    assert "LLM_BASE_URL" in connecting.message
-    assert "LLM_READ_TIMEOUT_S" in reading.message
+    assert type(connecting) is ModelTimeoutError
+    assert "LLM_CONNECT_TIMEOUT_S" in connecting.message
+    for setting in (FIRST_BYTE, CHUNK, CALL):
+        slow = call_error(CallTimeoutError(setting), TARGET)
+        assert type(slow) is ModelTimeoutError
+        assert slow.message.endswith(setting)
 
 
 def test_broken_stream_tells_silence_from_loss() -> None:
-    assert "LLM_READ_TIMEOUT_S" in broken_stream(aiohttp.SocketTimeoutError(), TARGET).message
-    assert "LLM_READ_TIMEOUT_S" not in broken_stream(httpx2.ReadError(""), TARGET).message
+    assert CHUNK in broken_stream(CallTimeoutError(CHUNK), TARGET).message
+    assert CHUNK not in broken_stream(httpx2.ReadError(""), TARGET).message
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after": "7", "retry-after-ms": "250"}, 0.25),
+        ({"retry-after": "-3"}, 0.0),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "inf"}, None),
+    ],
+)
+def test_time_to_wait_is_read_from_headers(headers: dict[str, str], seconds: float | None) -> None:
+    assert read_retry_after(headers) == seconds
+
+
+def test_date_to_wait_for_is_seconds_from_now() -> None:
+    later = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
+    seconds = read_retry_after({"retry-after": later})
+    assert seconds == pytest.approx(60, abs=5)
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "may_retry"),
+    [
+        ({}, {}, True),
+        ({"x-should-retry": "false"}, {}, False),
+        ({"x-should-retry": "true"}, {}, True),
+        ({"x-should-retry": "true"}, {"error": {"code": "insufficient_quota"}}, False),
+    ],
+)
+def test_provider_may_say_whether_to_ask_again(
+    headers: dict[str, str], body: dict[str, object], *, may_retry: bool
+) -> None:
+    response = httpx2.Response(
+        429, headers=headers, request=httpx2.Request("POST", "http://models.test")
+    )
+    error = call_error(APIStatusError("no", response=response, body=body), TARGET)
+    assert error.may_retry == may_retry
 
 
 @pytest.mark.parametrize(
