@@ -195,6 +195,12 @@ class ModelStreamError(ModelError):
     code = "model_stream"
 
 
+class StructuredAnswerError(ModelError):
+    """The model gave no answer of the form that was asked for."""
+
+    code = "structured_answer"
+
+
 class ToolError(TurnmillError):
     """A tool call failed; the message is shown to the model as the tool's result."""
 

@@ -181,12 +181,17 @@ class ModelClient:
                 return await self._post(request.target, encode_body(loaded, left_out))
             except UnsupportedParameterError as error:
                 parameter = next((it for it in PARAMETERS if it == error.parameter), None)
+                if parameter == "tool_choice" and (
+                    request.tool_choice is None or parameter in left_out
+                ):
+                    # Not said by us: without it, the provider takes no tools at all.
+                    parameter = "tools"
                 if parameter is None or parameter in left_out:
                     raise
                 log.info("model_parameter_refused", model=request.target.name, parameter=parameter)
                 refused.add(parameter)
                 if parameter == "tools":
-                    raise
+                    raise UnsupportedParameterError(error.message, parameter) from error
 
     async def _post(
         self,

@@ -8,9 +8,8 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from dataclasses import replace
 
-from json_repair import repair_json
-
 from workers.context.messages import Message, Part, TextPart, ToolCall
+from workers.model.json_objects import find_objects
 from workers.model.values import (
     ModelEvent,
     ModelRequest,
@@ -71,8 +70,9 @@ async def read_actions(events: AsyncIterator[ModelEvent]) -> AsyncGenerator[Mode
 
 def read_response(response: ModelResponse) -> ModelResponse:
     """Return the response with its action read: a tool call, an answer, or malformed."""
-    action = _parse(response.text, is_complete=response.finish_reason != "length")
-    if action is None:
+    # The first one: what follows an action was imagined.
+    action = next(find_objects(response.text, is_complete=response.finish_reason != "length"), None)
+    if not action:
         return replace(response, is_malformed=True)
     if action.get("type") != "tool_call":
         return replace(response, text=_answer(action, response.text))
@@ -87,21 +87,6 @@ def read_response(response: ModelResponse) -> ModelResponse:
         tool_calls=(call,),
         reasoning=response.reasoning or (reasoning if isinstance(reasoning, str) else ""),
     )
-
-
-def _parse(text: str, *, is_complete: bool) -> Mapping[str, object] | None:
-    """Return the first object in a text; None if there is none.
-
-    An answer that was cut off is not completed by guessing.
-    """
-    try:
-        found = json.loads(text) if not is_complete else repair_json(text, return_objects=True)
-    except ValueError:
-        return None
-    if isinstance(found, list):
-        # More than one object: the first is the action, what follows was imagined.
-        found = next((item for item in found if isinstance(item, dict)), None)
-    return found if isinstance(found, dict) and found else None
 
 
 def _answer(action: Mapping[str, object], text: str) -> str:

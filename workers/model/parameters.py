@@ -3,7 +3,7 @@
 import re
 from typing import Literal, get_args
 
-Parameter = Literal["tools", "response_format", "max_tokens", "stream_options"]
+Parameter = Literal["tool_choice", "tools", "response_format", "max_tokens", "stream_options"]
 PARAMETERS: tuple[Parameter, ...] = get_args(Parameter)
 
 _UNSUPPORTED = re.compile(
@@ -13,7 +13,8 @@ _UNSUPPORTED = re.compile(
 )
 # Whichever is named first is the one that is meant: the rest may say what to use in its place.
 _NAMED = re.compile(
-    r"(?P<tools>\btool(s\b|[ _-]choice|[ _-]call|[ _-]us)|\bfunctions?\b)"
+    r"(?P<tool_choice>\btool[ _-]choice)"
+    r"|(?P<tools>\btool(s\b|[ _-]call|[ _-]us)|\bfunctions?\b)"
     r"|(?P<response_format>\bresponse[ _]format|\bjson_object\b)"
     r"|(?P<max_tokens>\bmax_tokens\b)"
     r"|(?P<stream_options>\bstream_options\b)",

@@ -17,6 +17,9 @@ def encode_body(request: ModelRequest, refused: Collection[Parameter] = ()) -> b
     body: dict[str, object] = {"model": request.target.name}
     if request.tools:
         body["tools"] = [tool.to_wire() for tool in request.tools]
+        if request.tool_choice is not None and "tool_choice" not in refused:
+            function = {"name": request.tool_choice}
+            body["tool_choice"] = {"type": "function", "function": function}
     body["messages"] = [message.to_wire() for message in request.messages]
     if request.response_format is not None and "response_format" not in refused:
         body["response_format"] = {"type": request.response_format}

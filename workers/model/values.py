@@ -6,7 +6,7 @@ from typing import Literal
 from workers.context.messages import Message, ToolCall
 
 # What a call is for; usage is counted by it.
-Purpose = Literal["loop", "synthesis", "compaction"]
+Purpose = Literal["loop", "synthesis", "compaction", "selection", "routing", "plan", "analysis"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +58,8 @@ class ModelRequest:
     target: ModelTarget
     messages: tuple[Message, ...]
     tools: tuple[ToolSchema, ...] = ()
+    # Name of the tool that has to be called; None leaves it to the model.
+    tool_choice: str | None = None
     # Most tokens the answer may have; None leaves it to the provider.
     max_tokens: int | None = None
     # Kind of JSON the answer has to be; None: any text.
@@ -73,6 +75,18 @@ class Usage:
     output_tokens: int
     cached_tokens: int = 0
     is_estimated: bool = False
+
+    def __add__(self, other: "Usage") -> "Usage":
+        """Return the tokens of both; estimated if one of them is."""
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            is_estimated=self.is_estimated or other.is_estimated,
+        )
+
+
+NO_USAGE = Usage(input_tokens=0, output_tokens=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from workers.model.parameters import find_refused
         (
             '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser',
             "",
-            "tools",
+            "tool_choice",
         ),
         ("This model doesn't support function calling", "", "tools"),
         (
