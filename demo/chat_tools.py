@@ -1,7 +1,7 @@
 """The tools of a request: values, and the rules for names and parameter schemas."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from demo.chat_messages import NAME
 from demo.json_field import JsonField
@@ -23,6 +23,7 @@ class OfferedTool:
 
     name: str
     wire: dict[str, object]
+    parameters: dict[str, object] = field(default_factory=dict)
 
 
 def parse_tools(body: JsonField) -> tuple[OfferedTool, ...]:
@@ -66,12 +67,13 @@ def _parse_tool(field: JsonField) -> OfferedTool:
         description.text(max_chars=MAX_DESCRIPTION_CHARS)
     if strict := function.get_set("strict"):
         strict.flag()
+    schema: dict[str, object] = {}
     if parameters := function.get_set("parameters"):
-        _check_parameters(parameters, name)
-    return OfferedTool(name=name, wire=field.members())
+        schema = _check_parameters(parameters, name)
+    return OfferedTool(name=name, wire=field.members(), parameters=schema)
 
 
-def _check_parameters(field: JsonField, name: str) -> None:
+def _check_parameters(field: JsonField, name: str) -> dict[str, object]:
     schema = field.members()
     # No members at all stand for a function without parameters.
     if schema and schema.get("type") != "object":
@@ -80,6 +82,7 @@ def _check_parameters(field: JsonField, name: str) -> None:
         )
     for problem in _find_problems(schema):
         raise _bad_schema(field, name, problem)
+    return schema
 
 
 def _find_problems(schema: object, depth: int = 0) -> Iterator[str]:

@@ -2,14 +2,16 @@
 
 It calls `calculator` for a calculation and `current_time` for a question for the time, if they
 are offered; with the results, or without any, it answers in the language of the user. Asked for
-a summary, it gives first sentences.
+a summary, it gives first sentences; told to call a tool, it fills in what the tool requires.
 """
 
+import json
 import re
 from collections.abc import Sequence
 
 from demo.arithmetic import find_expression
 from demo.clock_question import asks_for_time, find_timezone
+from demo.forms import fill
 from demo.languages import CHINESE, JAPANESE, Language, detect_language
 from demo.protocol import ChatRequest
 from demo.reply import Reply, ToolCall
@@ -59,6 +61,10 @@ def _paced(reply: Reply) -> Reply:
 def _choose_calls(request: ChatRequest, question: str) -> tuple[ToolCall, ...]:
     if request.tool_choice == "none":
         return ()
+    forced = [tool for tool in request.tools if tool.name == request.tool_choice]
+    if forced:
+        filled = fill(forced[0].parameters)
+        return (ToolCall(name=forced[0].name, arguments=json.dumps(filled)),)
     usable = set(request.tool_names) - names_called_since_last_user(request)
     calls = []
     if CALCULATOR in usable and (expression := find_expression(question)):

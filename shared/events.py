@@ -71,8 +71,10 @@ class Phase(Event):
     """The turn entered a phase."""
 
     name = "phase"
-    phase: Literal["synthesizing"]
+    phase: Literal["selecting_tools", "synthesizing"]
     reason: str | None = None
+    # Of selecting_tools: how many there are to choose from.
+    total_tools: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

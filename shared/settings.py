@@ -215,6 +215,9 @@ class Settings(BaseModel):
     react_completion_check_min_tools: int = Field(3, ge=0, alias="REACT_COMPLETION_CHECK_MIN_TOOLS")
     """Tool calls after which the first answer is checked once against the request; 0: never."""
 
+    react_tool_selection_threshold: int = Field(12, ge=0, alias="REACT_TOOL_SELECTION_THRESHOLD")
+    """Tools beyond which those that a turn probably needs are picked before its loop; 0: never."""
+
     react_synthesis: Literal["auto", "always", "never"] = Field("auto", alias="REACT_SYNTHESIS")
     """Whether the answer is written by a call of its own: `auto` does so after tools were used."""
 

@@ -28,6 +28,7 @@ from workers.context.meter import TokenMeter
 from workers.context.summary import is_summary
 from workers.model.values import ModelRequest
 from workers.react.engine import Models, load_history, load_models
+from workers.react.offered_tools import OfferedTools, are_too_many
 from workers.react.turn_context import instructions_message, query_message
 from workers.runtime.model_book import ModelBook
 from workers.tools.toolbox import open_toolbox
@@ -79,6 +80,8 @@ class _Loaded:
     models: Models
     instructions: str | None
     tools: tuple[str, ...] | None
+    # For earlier turns, if there were too many.
+    picked_tools: tuple[str, ...]
     history: StoredHistory
 
     async def get_history(self) -> StoredHistory:
@@ -105,8 +108,12 @@ async def preview(settings: Settings, conversation_id: ConversationId, text: str
         if loaded.tools is not None:
             known = [name for name in loaded.tools if registry.find(name)]
             registry = registry.subset(known)
-        fixed = (instructions_message(loaded.instructions), query_message(text))
-        request = ModelRequest(target=target, messages=fixed, tools=registry.schemas())
+        tools = OfferedTools(registry, _remember_nothing)
+        if are_too_many(registry, settings.react_tool_selection_threshold):
+            tools.select(loaded.picked_tools)
+        instructions = instructions_message(loaded.instructions, tools.catalog)
+        fixed = (instructions, query_message(text))
+        request = ModelRequest(target=target, messages=fixed, tools=tools.schemas)
         counter = meter.counter(target)
         history_budget = Budget.of(target).for_history(meter.measure(request))
         folded: list[Message] = []
@@ -152,6 +159,10 @@ async def preview(settings: Settings, conversation_id: ConversationId, text: str
     )
 
 
+async def _remember_nothing(_names: Sequence[str]) -> None:
+    """Stand for a store that nothing is loaded into."""
+
+
 def _load(connection: Connection, settings: Settings, conversation_id: ConversationId) -> _Loaded:
     check_schema(connection)
     if conversations.get_conversation(connection, conversation_id) is None:
@@ -161,6 +172,7 @@ def _load(connection: Connection, settings: Settings, conversation_id: Conversat
         models=load_models(connection, settings, newest.model),
         instructions=newest.instructions,
         tools=newest.tools,
+        picked_tools=conversations.get_tools(connection, conversation_id),
         history=load_history(connection, conversation_id, BEYOND_ALL),
     )
 

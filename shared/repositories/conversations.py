@@ -1,9 +1,10 @@
 """Conversations."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, and_, delete, insert, or_, select
+from sqlalchemy import Connection, and_, delete, insert, or_, select, update
 
 from shared.clock import now
 from shared.database import AnyRow
@@ -76,6 +77,26 @@ def delete_conversation(connection: Connection, conversation_id: ConversationId)
     """Delete the conversation and all that belongs to it; tell whether there was one."""
     gone = delete(Conversation).where(Conversation.id == conversation_id).returning(Conversation.id)
     return connection.execute(gone).one_or_none() is not None
+
+
+def get_tools(connection: Connection, conversation_id: ConversationId) -> tuple[str, ...]:
+    """Return the names of the tools that were picked for a conversation, as they came."""
+    query = select(Conversation.tools).where(Conversation.id == conversation_id)
+    return tuple(connection.execute(query).scalar_one_or_none() or ())
+
+
+def add_tools(
+    connection: Connection,
+    conversation_id: ConversationId,
+    names: Sequence[str],
+) -> None:
+    """Add tools to those that were picked for a conversation. The caller holds its row's lock."""
+    known = get_tools(connection, conversation_id)
+    connection.execute(
+        update(Conversation)
+        .where(Conversation.id == conversation_id)
+        .values(tools=list(dict.fromkeys([*known, *names]))),
+    )
 
 
 def _view(row: AnyRow) -> ConversationView:

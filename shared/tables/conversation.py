@@ -18,6 +18,8 @@ class Conversation(Base):
     turn_count: Mapped[int]
     # Raised by every change to its messages but adding some.
     history_version: Mapped[int] = mapped_column(server_default="0")
+    # Names of the tools that were picked for it, in the order in which they came; NULL: none were.
+    tools: Mapped[list[str] | None] = mapped_column(Json)
     metadata_: Mapped[dict[str, object]] = mapped_column("metadata", Json)
     created_at: Mapped[datetime] = mapped_column(UtcTime)
     updated_at: Mapped[datetime] = mapped_column(UtcTime, index=True)

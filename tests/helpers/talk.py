@@ -46,6 +46,8 @@ class Talk:
         self.client = client
         self.model = model
         self.conversation_id: str | None = None
+        # Those of other models that this one's turns call.
+        self.helpers: list[Talk] = []
         self._server = server
         client.put_model(model, **window)
 
@@ -56,7 +58,8 @@ class Talk:
         )
 
     def say(self, text: str, **fields: object) -> tuple[Json, list[ServerEvent]]:
-        """Run a turn to its end and check that its events say what the turn says."""
+        """Run a turn to its end, and check what its events say and that its usage is exact."""
+        before = [len(talk.calls) for talk in (self, *self.helpers)]
         if self.conversation_id is not None:
             fields["conversation_id"] = self.conversation_id
         with self.client.stream_turn(text, model=self.model, **fields) as stream:
@@ -64,6 +67,9 @@ class Talk:
         turn = self.client.get_turn(events[0].data["turn_id"])
         self.conversation_id = turn["conversation_id"]
         assert_agrees(fold(events), turn)
+        talks = zip((self, *self.helpers), before, strict=True)
+        made = [call for talk, count in talks for call in talk.calls[count:]]
+        assert_exact(turn["usage"], [call for call in made if call.is_finished])
         return turn, events
 
     @property
@@ -85,6 +91,17 @@ class Talk:
 def compactions(events: list[ServerEvent]) -> list[Json]:
     """Return what the compact events of a turn say."""
     return [event.data for event in events if event.event == "compact"]
+
+
+def assert_exact(usage: Json, calls: list[RecordedCall]) -> None:
+    """Check that a turn's usage is what the server counted, as far as it could be reported."""
+    by_purpose = list(usage["by_purpose"].values())
+    if any(counts["estimated_calls"] for counts in by_purpose):
+        return
+    whole = reported(calls)
+    for name in ("input_tokens", "output_tokens"):
+        assert usage[name] == whole[name] == sum(counts[name] for counts in by_purpose)
+    assert sum(counts["calls"] for counts in by_purpose) == whole["calls"]
 
 
 def reported(calls: list[RecordedCall]) -> Json:

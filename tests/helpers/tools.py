@@ -5,7 +5,7 @@ import os
 import time
 from pathlib import Path
 
-from workers.tools.tool import ToolContext, tool
+from workers.tools.tool import Tool, ToolContext, tool
 
 POLL_S = 0.02
 
@@ -106,3 +106,15 @@ def read_starts(gate: Path) -> list[str]:
     """Return the ids of the tool calls that were started, in order."""
     path = started_file(gate)
     return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
+def _shelf(number: int) -> Tool:
+    async def look(item: str) -> str:
+        return f"{item} is on shelf {number}"
+
+    look.__doc__ = f"Look for an item on shelf {number}.\n\nitem: name of the item"
+    return tool(name=f"shelf_{number}", is_repeatable=True)(look)
+
+
+# More than are offered as they are.
+SHELVES = [_shelf(number) for number in range(1, 15)]

@@ -248,6 +248,7 @@ def test_fast_model_writes_the_summary_within_its_own_budget(
     )
     # Far more than the fast model can read at once.
     talk.client.put_model(talk.model, context_size=16_000, max_output_tokens=1_000)
+    talk.helpers.append(fast)
     fast.when(is_compaction, Reply(text=SUMMARY))
     try:
         for number in range(4):
@@ -507,6 +508,7 @@ def test_compaction_model_with_a_smaller_window_than_thought_is_asked_in_parts(
         context_size=64_000,
         max_output_tokens=1_000,
     )
+    talk.helpers.append(fast)
     fast.when(is_compaction, Reply(text=SUMMARY))
     talk.client.put_model(talk.model, context_size=16_000, max_output_tokens=1_000)
     try:

@@ -4,8 +4,10 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
+from shared.events import Phase
 from shared.ids import ConversationId
 from shared.repositories import (
+    conversations,
     journal,
     messages,
     model_configs,
@@ -25,10 +27,12 @@ from workers.context.guard import ContextGuard
 from workers.context.summarizer import Summarizer
 from workers.model.client import ModelClient
 from workers.model.roles import resolve_fast, resolve_target
+from workers.model.structured import Call
 from workers.model.values import ModelRequest, ModelResponse, ModelTarget
 from workers.react.loop import ReactLoop
 from workers.react.notes import LoopLimits
-from workers.react.transcript import fold
+from workers.react.offered_tools import OfferedTools, are_too_many, pick_tools
+from workers.react.transcript import Transcript, fold
 from workers.react.turn_context import TurnContext
 from workers.runtime.model_book import ModelBook, key_of
 from workers.runtime.model_calls import ModelCalls
@@ -65,6 +69,8 @@ class _Loaded:
     entries: list[Entry]
     calls: list[StoredToolCall]
     models: Models
+    # Picked for the conversation's earlier turns.
+    conversation_tools: tuple[str, ...]
 
     async def get_history(self) -> StoredHistory:
         return self.history
@@ -96,20 +102,19 @@ class ReactEngine:
             progress,
             compaction_timeout_s=settings.llm_compaction_timeout_s,
         )
-        tools = self._toolbox.registry
-        if turn.tools is not None:
-            tools = tools.subset(turn.tools)
         transcript = fold(loaded.entries, loaded.calls, progress)
+        ask = _fitting(calls)
+        tools = await self._offer_tools(run, progress, transcript, loaded, ask)
         context = TurnContext(
             run,
             transcript,
             progress,
             target=models.main,
             compaction_target=models.fast,
-            tools=tools.schemas(),
+            tools=tools,
             meter=calls.meter,
             book=self._book,
-            summarize=_summarizer(calls, self._book, models.fast).summarize,
+            summarize=_summarizer(ask, calls, self._book, models.fast).summarize,
             history_version=loaded.history_version,
         )
         await context.remember(loaded.get_history)
@@ -126,20 +131,64 @@ class ReactEngine:
         )
         await loop.run()
 
+    async def _offer_tools(
+        self,
+        run: TurnRun,
+        progress: Progress,
+        transcript: Transcript,
+        loaded: _Loaded,
+        ask: Call,
+    ) -> OfferedTools:
+        """Return the tools for the turn's model, picked first if there are too many.
 
-def _summarizer(calls: ModelCalls, book: ModelBook, model: ModelTarget) -> Summarizer:
-    # Its requests pass a guard too: one that never asks for a summary itself.
+        What was picked for the conversation before is offered again, so that its requests begin
+        with the same tools.
+        """
+        turn, registry = run.turn, self._toolbox.registry
+        if turn.tools is not None:
+            registry = registry.subset(turn.tools)
+        offered = OfferedTools(registry, run.record_tools)
+        if not are_too_many(registry, self._settings.react_tool_selection_threshold):
+            return offered
+        picked = transcript.picked_tools
+        if picked is None:
+            picked = loaded.conversation_tools
+            if not any(registry.find(name) for name in picked):
+                total = len(registry.names)
+                await run.emit(Phase(phase="selecting_tools", total_tools=total))
+                fast = self._book.with_window(loaded.models.fast)
+                picked = await run.lease.run(pick_tools(ask, fast, registry, turn.input))
+            entry = transcript.selection_entry(picked, progress.take_usage())
+            await run.record_tools(picked, entry)
+        offered.select(picked)
+        # Those that were loaded later, perhaps by an earlier attempt.
+        offered.add(loaded.conversation_tools)
+        return offered
+
+
+def _fitting(calls: ModelCalls) -> Call:
+    """Return what makes calls outside of the loop."""
+    # Their requests pass a guard too: one that never asks for a summary itself.
     guard = ContextGuard(calls.meter, None)
 
     async def call(request: ModelRequest) -> ModelResponse:
         fitted = await guard.fit(request, hint="general")
         return await calls.complete(fitted.request)
 
+    return call
+
+
+def _summarizer(
+    ask: Call,
+    calls: ModelCalls,
+    book: ModelBook,
+    model: ModelTarget,
+) -> Summarizer:
     def current() -> tuple[ModelTarget, TokenCounter]:
         target = book.with_window(model)
         return target, calls.meter.counter(target)
 
-    return Summarizer(call, current)
+    return Summarizer(ask, current)
 
 
 def _load(connection: Connection, turn: ClaimedTurn, settings: Settings) -> _Loaded:
@@ -152,6 +201,7 @@ def _load(connection: Connection, turn: ClaimedTurn, settings: Settings) -> _Loa
         entries=[] if is_first else journal.get_entries(connection, turn.id),
         calls=[] if is_first else tool_calls.get_tool_calls(connection, turn.id),
         models=load_models(connection, settings, turn.model),
+        conversation_tools=conversations.get_tools(connection, turn.conversation_id),
     )
 
 

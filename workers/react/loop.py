@@ -29,13 +29,13 @@ from workers.model.values import (
 from workers.react import prompts
 from workers.react.answer_stream import AnswerStream
 from workers.react.notes import LoopLimits, checklist, due_notes, reformat
+from workers.react.offered_tools import OfferedTools
 from workers.react.transcript import Note, Transcript
 from workers.react.turn_context import TurnContext
 from workers.runtime.model_calls import ModelCalls
 from workers.runtime.progress import Progress
 from workers.runtime.turn_run import TurnRun, join_injections
 from workers.tools.execution import route_call, run_tool
-from workers.tools.registry import ToolRegistry
 from workers.tools.tool import Route, ToolContext
 
 # Whether a call of its own writes the answer; `auto`: if tools were used.
@@ -56,7 +56,7 @@ class ReactLoop:
         *,
         context: TurnContext,
         calls: ModelCalls,
-        tools: ToolRegistry,
+        tools: OfferedTools,
         limits: LoopLimits,
         synthesis: Synthesis,
         tool_timeout_s: float,
@@ -150,7 +150,7 @@ class ReactLoop:
         """Keep an answer that is not taken, and what is said of it, in the loop."""
         await self._answer.restart(note.kind)
         entries = [
-            self._transcript.response_entry(response, "loop"),
+            self._response_entry(response, "loop"),
             self._transcript.note_entry(note),
         ]
         await self._run.record_response(entries)
@@ -184,7 +184,7 @@ class ReactLoop:
         started_at: float,
     ) -> bool:
         """End the turn with the answer that was streamed, unless an injected message came first."""
-        entry = self._transcript.response_entry(response, purpose)
+        entry = self._response_entry(response, purpose)
         if await self._end([entry], started_at, reasoning=response.reasoning):
             return True
         await self._answer.restart("injected_message")
@@ -272,7 +272,7 @@ class ReactLoop:
         self._run.lease.check()
 
     def _route(self, call: ToolCall) -> Route:
-        return route_call(self._tools, call.name, call.arguments, self._tool_timeout_s)
+        return route_call(self._tools.registry, call.name, call.arguments, self._tool_timeout_s)
 
     async def _await_delegated(self) -> None:
         """Finish what others settle of the round; the turn is parked until they have."""
@@ -289,7 +289,7 @@ class ReactLoop:
         for call in self._transcript.open_calls:
             if call.is_delegated:
                 continue
-            tool = self._tools.find(call.name)
+            tool = self._tools.registry.find(call.name)
             was_started = call.state is ToolCallState.RUNNING
             # A tool may be gone with its server.
             if was_started and (tool is None or not tool.is_repeatable):
@@ -322,7 +322,7 @@ class ReactLoop:
     async def _run_call(self, call: StoredToolCall) -> None:
         turn = self._run.turn
         outcome = await run_tool(
-            self._tools,
+            self._tools.registry,
             call.name,
             call.arguments,
             ToolContext(
@@ -361,8 +361,11 @@ class ReactLoop:
         *,
         phase: str | None = None,
     ) -> list[StoredToolCall]:
-        entry = self._transcript.response_entry(response, purpose)
+        entry = self._response_entry(response, purpose)
         return await self._run.record_response([entry], calls or [], phase=phase)
+
+    def _response_entry(self, response: ModelResponse, purpose: Purpose) -> Entry:
+        return self._transcript.response_entry(response, purpose, self._progress.take_usage())
 
     async def _commit_injections(self, entries: list[Entry] | None = None) -> None:
         taken = await self._run.commit_injections(

@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, cast
+from typing import Any, Literal
 
 from shared.ids import new_tool_call_id
 from shared.repositories.injections import StoredInjection
@@ -18,9 +18,9 @@ from shared.text import storable
 from shared.turn_state import FINISHED_STATES, ApprovalState, ToolCallState
 from workers.context.messages import Message, ToolCall
 from workers.context.summary import summary_message
-from workers.model.values import ModelResponse, Purpose, Usage
+from workers.model.values import ModelResponse, Purpose
 from workers.react.prompts import INTERRUPT_MARK
-from workers.runtime.progress import Progress
+from workers.runtime.progress import JournaledUsage, Progress
 from workers.runtime.turn_run import join_injections
 from workers.tools.tool import Route
 
@@ -61,14 +61,24 @@ class Transcript:
     # The loop's own answer, while the turn's answer is still to be written.
     draft: str | None = None
     was_compacted: bool = False
+    # Names of the tools that were picked for the turn, () for all; None: nobody picked yet.
+    picked_tools: tuple[str, ...] | None = None
 
     @property
     def has_used_tools(self) -> bool:
         """Whether any tool was called."""
         return bool(self.fingerprints)
 
-    def response_entry(self, response: ModelResponse, purpose: Purpose) -> Entry:
-        """Return the journal's entry for a response; it is folded by `add_response`."""
+    def response_entry(
+        self,
+        response: ModelResponse,
+        purpose: Purpose,
+        usage: JournaledUsage,
+    ) -> Entry:
+        """Return the journal's entry for a response; it is folded by `add_response`.
+
+        usage: all that was used since the entry before.
+        """
         return self._entry(
             "response",
             {
@@ -76,13 +86,8 @@ class Transcript:
                 "purpose": purpose,
                 "text": storable(response.text),
                 "reasoning": storable(response.reasoning),
-                "finish_reason": response.finish_reason,
-                "usage": {
-                    "input_tokens": response.usage.input_tokens,
-                    "output_tokens": response.usage.output_tokens,
-                    "cached_tokens": response.usage.cached_tokens,
-                    "is_estimated": response.usage.is_estimated,
-                },
+                "finish_reason": storable(response.finish_reason),
+                "usage": usage,
             },
         )
 
@@ -92,13 +97,13 @@ class Transcript:
         *,
         replaced: list[int],
         summary: str,
-        usage: dict[str, int],
+        usage: JournaledUsage,
     ) -> Entry:
         """Return the journal's entry for a compaction; folded by `replace`.
 
         event: the data of its event.
         replaced: indexes of the messages that are gone; none for one of the history.
-        usage: what the summary cost.
+        usage: all that was used since the entry before.
         """
         self.was_compacted = True
         work = {"replaced": replaced, "summary": summary} if replaced else {}
@@ -110,6 +115,10 @@ class Transcript:
             "injections",
             {"ids": [item.id for item in taken], "text": join_injections(taken)},
         )
+
+    def selection_entry(self, names: Sequence[str], usage: JournaledUsage) -> Entry:
+        """Return the journal's entry for the tools that were picked."""
+        return self._entry("selection", {"tools": list(names), "usage": usage})
 
     def note_entry(self, note: Note) -> Entry:
         """Return the journal's entry for a note; it is folded by `add_note`."""
@@ -248,37 +257,23 @@ def _fold_entry(
     calls: Sequence[StoredToolCall],
     progress: Progress,
 ) -> None:
-    data: Mapping[str, object] = entry.data
+    data: Mapping[str, Any] = entry.data
+    progress.merge_usage(data.get("usage", {}))
     if entry.kind == "injections":
-        transcript.add_injections(str(data["text"]))
+        transcript.add_injections(data["text"])
     elif entry.kind == "note":
-        kind = cast("NoteKind", data["note"])
-        count = int(str(data["count"]))
-        transcript.add_note(Note(kind=kind, text=str(data["text"]), count=count))
+        transcript.add_note(Note(kind=data["note"], text=data["text"], count=data["count"]))
+    elif entry.kind == "selection":
+        transcript.picked_tools = tuple(data["tools"])
     elif entry.kind == "compaction":
-        _fold_compaction(transcript, data, progress)
+        transcript.was_compacted = True
+        if data.get("replaced"):
+            transcript.replace(data["replaced"], data["summary"])
     else:
-        iteration = int(str(data["iteration"]))
-        purpose: Purpose = "synthesis" if data["purpose"] == "synthesis" else "loop"
-        usage = data["usage"]
-        if isinstance(usage, dict):
-            progress.count(purpose, Usage(**usage))
-        transcript.iterations = iteration
-        own = [call for call in calls if call.iteration == iteration] if purpose == "loop" else []
-        transcript.add_response(str(data["text"]), own)
-
-
-def _fold_compaction(
-    transcript: Transcript,
-    data: Mapping[str, object],
-    progress: Progress,
-) -> None:
-    transcript.was_compacted = True
-    usage, replaced = data["usage"], data.get("replaced")
-    if isinstance(usage, dict):
-        progress.merge_compaction_usage(usage)
-    if isinstance(replaced, list) and replaced:
-        transcript.replace(replaced, str(data["summary"]))
+        transcript.iterations = data["iteration"]
+        is_loop = data["purpose"] == "loop"
+        own = [call for call in calls if is_loop and call.iteration == transcript.iterations]
+        transcript.add_response(data["text"], own)
 
 
 def _planned(call: StoredToolCall, route: Route) -> StoredToolCall:

@@ -18,8 +18,9 @@ from workers.context.images import attach
 from workers.context.llm_compact import Summarize
 from workers.context.messages import Message
 from workers.context.meter import TokenMeter
-from workers.model.values import ModelRequest, ModelTarget, ToolSchema
+from workers.model.values import ModelRequest, ModelTarget
 from workers.react import prompts
+from workers.react.offered_tools import OfferedTools
 from workers.react.synthesis import synthesis_messages
 from workers.react.transcript import Transcript
 from workers.runtime.model_book import ModelBook
@@ -38,7 +39,7 @@ class TurnContext:
         *,
         target: ModelTarget,
         compaction_target: ModelTarget,
-        tools: tuple[ToolSchema, ...],
+        tools: OfferedTools,
         meter: TokenMeter,
         book: ModelBook,
         summarize: Summarize,
@@ -76,12 +77,12 @@ class TurnContext:
         return ModelRequest(
             target=self._target,
             messages=(
-                instructions_message(self._run.turn.instructions),
+                instructions_message(self._run.turn.instructions, self._tools.catalog),
                 *self._history,
                 self._query,
                 *self._transcript.messages,
             ),
-            tools=self._tools,
+            tools=self._tools.schemas,
             purpose="loop",
         )
 
@@ -142,7 +143,7 @@ class TurnContext:
             # Counted without the query.
             replaced=[index - 1 for index in compaction.replaced],
             summary=compaction.summary,
-            usage=self._progress.take_compaction_usage(),
+            usage=self._progress.take_usage(),
         )
         await self._run.record_compaction(
             entry,
@@ -164,9 +165,14 @@ class TurnContext:
         )
 
 
-def instructions_message(instructions: str | None) -> Message:
-    """Return the loop's system message. instructions: the turn's own."""
+def instructions_message(instructions: str | None, catalog: str = "") -> Message:
+    """Return the loop's system message.
+
+    instructions: the turn's own. catalog: of tools that can be loaded, if not all are offered.
+    """
     text = prompts.system_prompt(prompts.SYSTEM, instructions)
+    if catalog:
+        text = f"{text}\n\n{catalog}"
     return Message(role="system", content=text, origin="instructions")
 
 

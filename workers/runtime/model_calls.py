@@ -8,7 +8,7 @@ from shared.errors import ContextLengthError, ModelStreamError, ModelTimeoutErro
 from workers.context.budget import Budget
 from workers.context.meter import TokenMeter
 from workers.model.client import ModelClient
-from workers.model.values import ModelEvent, ModelRequest, ModelResponse
+from workers.model.values import ModelEvent, ModelRequest, ModelResponse, TextDelta, Usage
 from workers.runtime.model_book import ModelBook
 from workers.runtime.progress import Progress
 
@@ -31,24 +31,44 @@ class ModelCalls:
         self._compaction_timeout_s = compaction_timeout_s
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """Yield an answer as it comes; see `ModelClient.stream`. Close it with `aclosing`."""
+        """Yield an answer as it comes; see `ModelClient.stream`. Close it with `aclosing`.
+
+        What an answer that broke off, or was not read to its end, has used is estimated.
+        """
+        text: list[str] | None = None
         try:
             async with aclosing(self._models.stream(request)) as events:
                 async for event in events:
                     if isinstance(event, ModelResponse):
+                        text = None
                         self._progress.count(request.purpose, event.usage)
                         self.meter.observe(request, event.usage)
+                    else:
+                        text = text or []
+                        text += [event.text] if isinstance(event, TextDelta) else []
                     yield event
         except ContextLengthError as refused:
             self._learn_refusal(request, refused)
             raise
+        finally:
+            if text is not None:
+                self._progress.count(request.purpose, self._estimate(request, "".join(text)))
+
+    def _estimate(self, request: ModelRequest, text: str) -> Usage:
+        return Usage(
+            input_tokens=self.meter.measure(request),
+            output_tokens=self.meter.counter(request.target).text(text),
+            is_estimated=True,
+        )
 
     async def pause(self, tries: int) -> None:
         """Wait before an answer that broke off is asked for again. tries: made after the first."""
         await self._models.pause(tries)
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """Return a whole answer, within the time for a summary. Raises ModelError."""
+        """Return a whole answer; a summary within the time there is for one. Raises ModelError."""
+        if request.purpose != "compaction":
+            return await self._last_event(request)
         try:
             async with asyncio.timeout(self._compaction_timeout_s):
                 return await self._last_event(request)

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from shared.events import Answer, Event
 from workers.model.values import Purpose, Usage
 
+# Counts by purpose, as `PurposeUsage.describe` returns them.
+JournaledUsage = dict[Purpose, dict[str, int]]
+
 
 @dataclass(slots=True)
 class PurposeUsage:
@@ -53,8 +56,8 @@ class Progress:
     answer_text: str = ""
     by_purpose: dict[Purpose, PurposeUsage] = field(default_factory=dict)
     started_at: float = field(default_factory=time.monotonic)
-    # Of compactions, since the last one was journaled.
-    _unjournaled: PurposeUsage = field(default_factory=PurposeUsage)
+    # Since it was last taken for the journal.
+    _unjournaled: dict[Purpose, PurposeUsage] = field(default_factory=dict)
 
     @property
     def elapsed_s(self) -> float:
@@ -63,19 +66,18 @@ class Progress:
 
     def count(self, purpose: Purpose, usage: Usage) -> None:
         """Count one model call."""
-        self.by_purpose.setdefault(purpose, PurposeUsage()).add(usage)
-        if purpose == "compaction":
-            self._unjournaled.add(usage)
+        for counted in (self.by_purpose, self._unjournaled):
+            counted.setdefault(purpose, PurposeUsage()).add(usage)
 
-    def take_compaction_usage(self) -> dict[str, int]:
-        """Return what compactions used since this was last called, for the journal."""
-        taken, self._unjournaled = self._unjournaled, PurposeUsage()
-        return taken.describe()
+    def take_usage(self) -> JournaledUsage:
+        """Return what was used since this was last called, for the journal's next entry."""
+        taken, self._unjournaled = self._unjournaled, {}
+        return {purpose: counts.describe() for purpose, counts in taken.items()}
 
-    def merge_compaction_usage(self, counts: Mapping[str, int]) -> None:
-        """Count what an earlier attempt's compaction used."""
-        if counts["calls"]:
-            self.by_purpose.setdefault("compaction", PurposeUsage()).merge(counts)
+    def merge_usage(self, taken: JournaledUsage) -> None:
+        """Count what an earlier attempt journaled."""
+        for purpose, counts in taken.items():
+            self.by_purpose.setdefault(purpose, PurposeUsage()).merge(counts)
 
     def usage(self) -> dict[str, object]:
         """Return the turn's usage as the API shows it. Compaction is included in the sums."""

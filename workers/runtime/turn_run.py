@@ -17,6 +17,7 @@ from shared.event_writer import EventWriter
 from shared.events import Event, Inject, Status
 from shared.ids import ToolCallId
 from shared.repositories import (
+    conversations,
     delegated_calls,
     endings,
     injections,
@@ -176,6 +177,25 @@ class TurnRun:
             journal.append_entries(connection, self.turn.fence, [entry])
             if checkpoint is not None and version == history_version:
                 summaries.insert_checkpoint(connection, conversation_id, checkpoint)
+
+        await self._write_after(lock, work)
+        self.lease.check()
+
+    async def record_tools(self, names: Sequence[str], entry: Entry | None = None) -> None:
+        """Add tools to those that were picked for the conversation.
+
+        entry: journaled along with them.
+        Raises LeaseLostError, Cancelled or HandedOver.
+        """
+        conversation_id = self.turn.conversation_id
+
+        def lock(connection: Connection) -> None:
+            summaries.lock_history(connection, conversation_id)
+
+        def work(connection: Connection, _inbox: Inbox, _locked: None) -> None:
+            journal.append_entries(connection, self.turn.fence, [entry] if entry else [])
+            if names:
+                conversations.add_tools(connection, conversation_id, names)
 
         await self._write_after(lock, work)
         self.lease.check()

@@ -12,7 +12,7 @@ from workers.context.messages import ToolCall
 from workers.context.summary import summary_message
 from workers.model.values import ModelResponse, Usage
 from workers.react.transcript import Transcript, fold
-from workers.runtime.progress import Progress, PurposeUsage
+from workers.runtime.progress import Progress
 from workers.tools.tool import Route
 
 
@@ -49,11 +49,14 @@ class Recorder:
         self.transcript = Transcript()
         self.entries: list[Entry] = []
         self.calls: list[StoredToolCall] = []
+        self.progress = Progress()
 
     def respond(self, response: ModelResponse) -> list[StoredToolCall]:
         self.transcript.iterations += 1
         planned = self.transcript.plan_calls(response.tool_calls, lambda _call: Route())
-        self.entries.append(self.transcript.response_entry(response, "loop"))
+        self.progress.count("loop", response.usage)
+        usage = self.progress.take_usage()
+        self.entries.append(self.transcript.response_entry(response, "loop", usage))
         self.calls += planned
         self.transcript.add_response(response.text, planned)
         return planned
@@ -159,13 +162,8 @@ def test_compaction_of_the_work_is_folded_with_its_cost() -> None:
     for number in range(3):
         (asked,) = recorder.respond(answer("", call(f"call_{number}")))
         recorder.finish(asked, f"result {number}")
-    usage = {
-        "calls": 1,
-        "input_tokens": 90,
-        "output_tokens": 9,
-        "cached_tokens": 0,
-        "estimated_calls": 0,
-    }
+    recorder.progress.count("compaction", Usage(input_tokens=90, output_tokens=9))
+    usage = recorder.progress.take_usage()
     entry = recorder.transcript.compaction_entry(
         {"method": "llm"}, replaced=[0, 1, 2, 3], summary="Two were looked up.", usage=usage
     )
@@ -186,7 +184,7 @@ def test_compaction_of_the_history_leaves_the_work_alone() -> None:
     (asked,) = recorder.respond(answer("", call()))
     recorder.finish(asked, "2")
     entry = recorder.transcript.compaction_entry(
-        {"method": "truncate"}, replaced=[], summary="Before.", usage=PurposeUsage().describe()
+        {"method": "truncate"}, replaced=[], summary="Before.", usage={}
     )
     recorder.entries.append(entry)
     progress = Progress()
