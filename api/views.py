@@ -150,6 +150,9 @@ class Model(BaseModel):
     max_output_tokens: int | None
     tool_call: bool | None
     json_mode: bool | None
+    max_in_flight: int | None
+    requests_per_minute: int | None
+    tokens_per_minute: int | None
     created_at: datetime | None
     updated_at: datetime | None
 

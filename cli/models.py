@@ -21,7 +21,7 @@ from shared.settings import Settings
 
 SHOWN = (
     *("name", "role", "context_size", "max_output_tokens", "tool_call", "json_mode"),
-    *("base_url", "api_key_env"),
+    *("max_in_flight", "requests_per_minute", "tokens_per_minute", "base_url", "api_key_env"),
 )
 
 
@@ -61,6 +61,9 @@ def list_models(*, as_json: bool) -> None:
 @click.option("--max-output-tokens", type=int, help="Tokens kept for the answer.")
 @click.option("--tool-call/--no-tool-call", default=None, help="Calls tools; else JSON mode.")
 @click.option("--json-mode/--no-json-mode", default=None, help="Knows response_format.")
+@click.option("--max-in-flight", type=int, help="Calls at once, of all workers together.")
+@click.option("--requests-per-minute", type=int, help="Calls in any 60 seconds, likewise.")
+@click.option("--tokens-per-minute", type=int, help="Tokens in any 60 seconds, likewise.")
 def set_model(name: str, **values: Any) -> None:  # noqa: ANN401 - the specification checks them
     """Create or replace the model NAME. What is not given comes from the environment."""
     try:

@@ -219,6 +219,14 @@ class Parked(Stop):
     """The turn waits for tool calls that a person or another worker settles."""
 
 
+class Deferred(Stop):
+    """There is no room for the turn's next model call: it is parked for so many seconds."""
+
+    def __init__(self, delay_s: float) -> None:
+        super().__init__(delay_s)
+        self.delay_s = delay_s
+
+
 class HandedOver(Stop):
     """The process drains: the lease was released at a journal point for another worker."""
 

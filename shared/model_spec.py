@@ -60,6 +60,10 @@ class ModelSpec(BaseModel):
     # Whether it can call tools (else JSON mode), and knows `response_format`.
     tool_call: bool | None = None
     json_mode: bool | None = None
+    # Limits for all workers together: calls at once, and calls and tokens in any 60 seconds.
+    max_in_flight: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = None
+    requests_per_minute: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = None
+    tokens_per_minute: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = None
 
     @model_validator(mode="after")
     def _check_room_for_the_prompt(self) -> Self:

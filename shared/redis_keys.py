@@ -8,6 +8,18 @@ from shared.ids import TurnId
 # Before every key of the broker's queues.
 BROKER_PREFIX = "turnmill:"
 
+LIMITER_PARTS = (
+    "held",
+    "waiting",
+    "about",
+    "shares",
+    "kept",
+    "virtual",
+    "window",
+    "gate",
+    "processes",
+)
+
 
 def event_stream(turn_id: TurnId) -> str:
     """Return the stream of the turn's events. Lives 24 h after the last event, less at the end."""
@@ -22,6 +34,19 @@ def event_meta(turn_id: TurnId) -> str:
 def event_channel(turn_id: TurnId) -> str:
     """Return the channel that carries each event as it is appended."""
     return f"turnmill:live:{{{turn_id}}}"
+
+
+def limiter_keys(model: str) -> tuple[str, ...]:
+    """Return the keys of one model's limits, in the order of `limiter.lua`. Live an hour unused.
+
+    model: a digest of its name and address.
+    """
+    return tuple(f"turnmill:limit:{{{model}}}:{part}" for part in LIMITER_PARTS)
+
+
+def limiter_channel(model: str) -> str:
+    """Return the channel that carries the names of processes whose turn it is to call a model."""
+    return f"turnmill:limit:{{{model}}}:turn"
 
 
 def control_channel(turn_id: TurnId) -> str:

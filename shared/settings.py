@@ -203,6 +203,18 @@ class Settings(BaseModel):
     llm_retry_cap_s: Seconds = Field(60.0, alias="LLM_RETRY_CAP_S")
     """Longest pause before a retry. A provider that asks for a longer one is not asked again."""
 
+    llm_max_in_flight: int | None = Field(None, ge=1, alias="LLM_MAX_IN_FLIGHT")
+    """Calls that all workers together make at once to each model whose row does not say."""
+
+    llm_requests_per_minute: int | None = Field(None, ge=1, alias="LLM_REQUESTS_PER_MINUTE")
+    """Calls in any 60 seconds, likewise."""
+
+    llm_tokens_per_minute: int | None = Field(None, ge=1, alias="LLM_TOKENS_PER_MINUTE")
+    """Tokens of requests and answers in any 60 seconds, likewise."""
+
+    llm_queue_timeout_s: Seconds = Field(30.0, alias="LLM_QUEUE_TIMEOUT_S")
+    """Wait for a model's limits after which a turn is parked, so that its slot is free."""
+
     react_max_iterations: int = Field(50, ge=1, alias="REACT_MAX_ITERATIONS")
     """Model calls with tools in one turn before it answers from what it has."""
 

@@ -87,6 +87,27 @@ def release_lease(connection: Connection, fence: Fence) -> bool:
     return connection.execute(release).one_or_none() is not None
 
 
+def park_turn(connection: Connection, fence: Fence, delay_s: float) -> bool:
+    """Let go of a running turn for a while; the sweep rings for it then."""
+    park = (
+        update(Turn)
+        .where(
+            Turn.id == fence.turn_id,
+            Turn.attempt == fence.attempt,
+            Turn.status == TurnStatus.RUNNING,
+        )
+        .values(
+            lease_owner=None,
+            lease_until=None,
+            not_before=now(delay_s),
+            rung_at=None,
+            rings=0,
+        )
+        .returning(Turn.id)
+    )
+    return connection.execute(park).one_or_none() is not None
+
+
 def take_due_doorbells(
     connection: Connection,
     *,

@@ -25,6 +25,10 @@ class ModelConfig:
     # Whether it can call tools, and write JSON when told to by `response_format`.
     tool_call: bool | None = None
     json_mode: bool | None = None
+    # Limits for all workers together.
+    max_in_flight: int | None = None
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
     created_at: datetime | None = None
     updated_at: datetime | None = None
 
@@ -38,6 +42,9 @@ _COLUMNS = (
     Table.max_output_tokens,
     Table.tool_call,
     Table.json_mode,
+    Table.max_in_flight,
+    Table.requests_per_minute,
+    Table.tokens_per_minute,
     Table.created_at,
     Table.updated_at,
 )
@@ -74,6 +81,9 @@ def put_model_config(connection: Connection, config: ModelConfig) -> bool:
         "max_output_tokens": config.max_output_tokens,
         "tool_call": config.tool_call,
         "json_mode": config.json_mode,
+        "max_in_flight": config.max_in_flight,
+        "requests_per_minute": config.requests_per_minute,
+        "tokens_per_minute": config.tokens_per_minute,
         "updated_at": now(),
     }
     if config.role is not None:

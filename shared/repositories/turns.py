@@ -284,10 +284,11 @@ def is_claimable() -> ColumnElement[bool]:
 
 
 def is_ready_to_go_on() -> ColumnElement[bool]:
-    """Say that the turn was let go of, and that no tool call of it is delegated."""
+    """Say that the turn was let go of, may go on now, and has no delegated tool call."""
     return and_(
         Turn.status.in_(ACTIVE_STATUSES),
         Turn.lease_until.is_(None),
+        or_(Turn.not_before.is_(None), Turn.not_before <= now()),
         ~exists().where(ToolCall.turn_id == Turn.id, is_delegated()),
     )
 
@@ -316,6 +317,7 @@ def _claim_statement() -> AnyUpdate:
             ),
             first_position=func.coalesce(Turn.first_position, next_position),
             started_at=func.coalesce(Turn.started_at, now()),
+            not_before=None,
             rung_at=None,
             rings=0,
         )

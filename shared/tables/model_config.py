@@ -26,5 +26,9 @@ class ModelConfig(Base):
     tool_call: Mapped[bool | None]
     # Whether `response_format` may be json_object.
     json_mode: Mapped[bool | None]
+    # Limits for all workers together: calls at once, and calls and tokens in any 60 seconds.
+    max_in_flight: Mapped[int | None]
+    requests_per_minute: Mapped[int | None]
+    tokens_per_minute: Mapped[int | None]
     created_at: Mapped[datetime] = mapped_column(UtcTime)
     updated_at: Mapped[datetime] = mapped_column(UtcTime)

@@ -63,6 +63,8 @@ class Turn(Base):
     # NULL on a running or waiting turn: released, may be claimed once no tool call of it is
     # delegated any more.
     lease_until: Mapped[datetime | None] = mapped_column(UtcTime)
+    # Parked until then; NULL: it is not.
+    not_before: Mapped[datetime | None] = mapped_column(UtcTime)
     # NULL before the first claim, and while the turn waits for a person.
     deadline_at: Mapped[datetime | None] = mapped_column(UtcTime)
     # Time left until the deadline when the turn began to wait for a person.

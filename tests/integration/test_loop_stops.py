@@ -16,6 +16,7 @@ from shared.events import Answer, Event, Step
 from shared.file_store import FileStore
 from shared.ids import TurnId
 from shared.settings import Settings
+from tests.helpers.limits import open_limiter
 from tests.helpers.model_server import ScriptedModel
 from tests.helpers.parts import Parts, open_parts
 from tests.helpers.tools import read_starts
@@ -82,10 +83,13 @@ async def world(settings: Settings, model: ScriptedModel) -> AsyncIterator[World
             "tools": "tests.helpers.tools:hold_once",
         },
     )
-    models = ModelClient(
-        FileStore(settings.files_path), timeouts=Timeouts.of(settings), retry=Retry.of(settings)
-    )
-    async with open_parts(settings) as parts:
+    async with open_parts(settings) as parts, open_limiter(settings.broker_url) as limiter:
+        models = ModelClient(
+            FileStore(settings.files_path),
+            limiter,
+            timeouts=Timeouts.of(settings),
+            retry=Retry.of(settings),
+        )
         book = ModelBook(parts.database)
         log, held = WatchedLog(parts.redis, settings), WatchedLeases()
         runner = TurnRunner(

@@ -22,11 +22,13 @@ from shared.errors import (
     ModelUnavailableError,
 )
 from shared.file_store import FileStore
+from tests.helpers.limits import open_limiter
 from tests.helpers.ports import free_port
 from tests.helpers.waiting import wait_until_async
 from tests.unit.workers.model.requests import ADD, REQUEST
 from workers.context.estimate import estimate_messages, estimate_tokens
 from workers.model.client import MAX_CLIENTS, ModelClient
+from workers.model.limiter import ModelLimiter
 from workers.model.retry import Retry
 from workers.model.timeouts import Timeouts
 from workers.model.values import (
@@ -138,8 +140,14 @@ async def server() -> AsyncIterator[Server]:
 
 
 @pytest.fixture
-async def client() -> AsyncIterator[ModelClient]:
-    made = ModelClient(NO_FILES, timeouts=PATIENT, retry=RETRY)
+async def limiter(redis_url: str) -> AsyncIterator[ModelLimiter]:
+    async with open_limiter(redis_url) as limiter:
+        yield limiter
+
+
+@pytest.fixture
+async def client(limiter: ModelLimiter) -> AsyncIterator[ModelClient]:
+    made = ModelClient(NO_FILES, limiter, timeouts=PATIENT, retry=RETRY)
     yield made
     await made.close()
 
@@ -398,6 +406,7 @@ async def test_connection_lost_before_any_chunk_is_tried_again(
 )
 async def test_slowness_ends_the_call_and_names_the_setting(  # noqa: PLR0917 - a table
     server: Server,
+    limiter: ModelLimiter,
     script: Script,
     timeouts: dict[str, float],
     kind: type[ModelError],
@@ -406,7 +415,7 @@ async def test_slowness_ends_the_call_and_names_the_setting(  # noqa: PLR0917 - 
 ) -> None:
     """Made again only as long as nothing of an answer has come."""
     once_more = Retry(max_retries=1, base_s=0.01, cap_s=1.0)
-    client = ModelClient(NO_FILES, timeouts=replace(PATIENT, **timeouts), retry=once_more)
+    client = ModelClient(NO_FILES, limiter, timeouts=replace(PATIENT, **timeouts), retry=once_more)
     server.script(script)
     with pytest.raises(kind, match=setting):
         await read(client, server.request)
@@ -417,10 +426,10 @@ async def test_slowness_ends_the_call_and_names_the_setting(  # noqa: PLR0917 - 
     )
 
 
-async def test_connection_that_is_not_accepted_ends_the_call() -> None:
+async def test_connection_that_is_not_accepted_ends_the_call(limiter: ModelLimiter) -> None:
     """A full backlog: the kernel answers nobody."""
     hasty = Retry(max_retries=0, base_s=0.01, cap_s=1.0)
-    client = ModelClient(NO_FILES, timeouts=replace(PATIENT, connect_s=0.3), retry=hasty)
+    client = ModelClient(NO_FILES, limiter, timeouts=replace(PATIENT, connect_s=0.3), retry=hasty)
     with socket.socket() as deaf, contextlib.ExitStack() as stack:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen(0)
@@ -434,7 +443,7 @@ async def test_connection_that_is_not_accepted_ends_the_call() -> None:
     await client.close()
 
 
-async def test_keep_alive_comments_are_no_silence(server: Server) -> None:
+async def test_keep_alive_comments_are_no_silence(server: Server, limiter: ModelLimiter) -> None:
     async def script(call: Call) -> None:
         await call.begin()
         for _ in range(4):
@@ -443,7 +452,7 @@ async def test_keep_alive_comments_are_no_silence(server: Server) -> None:
         await call.send(HELLO)
         await call.end()
 
-    client = ModelClient(NO_FILES, timeouts=replace(PATIENT, chunk_s=0.3), retry=RETRY)
+    client = ModelClient(NO_FILES, limiter, timeouts=replace(PATIENT, chunk_s=0.3), retry=RETRY)
     server.script(script)
     assert len(await read(client, server.request)) == 3
     await client.close()
@@ -622,5 +631,5 @@ async def test_clients_of_providers_are_kept_and_bounded(
     assert server.calls[-1].headers["authorization"] == f"Bearer {keys[-1]}"
 
 
-async def test_closing_an_unused_client_does_nothing() -> None:
-    await ModelClient(NO_FILES, timeouts=PATIENT, retry=RETRY).close()
+async def test_closing_an_unused_client_does_nothing(limiter: ModelLimiter) -> None:
+    await ModelClient(NO_FILES, limiter, timeouts=PATIENT, retry=RETRY).close()

@@ -14,7 +14,12 @@ import httpx2
 import structlog
 from openai import AsyncOpenAI, DefaultAioHttpClient
 
-from shared.errors import ModelError, ModelStreamError, UnsupportedParameterError
+from shared.errors import (
+    ModelError,
+    ModelRateLimitError,
+    ModelStreamError,
+    UnsupportedParameterError,
+)
 from shared.file_store import FileStore
 from workers.context.images import load_images
 from workers.model.assembly import Assembly
@@ -27,12 +32,13 @@ from workers.model.failures import (
 )
 from workers.model.json_mode import read_actions, to_json_mode
 from workers.model.json_values import parse_object
+from workers.model.limiter import ModelLimiter
 from workers.model.parameters import PARAMETERS, Parameter
 from workers.model.request_body import encode_body
 from workers.model.retry import Retry
 from workers.model.sse import SseDecoder
 from workers.model.timeouts import CallClock, Timeouts
-from workers.model.values import ModelEvent, ModelRequest, ModelTarget
+from workers.model.values import ModelEvent, ModelRequest, ModelResponse, ModelTarget
 
 log = structlog.get_logger()
 
@@ -60,10 +66,19 @@ class ModelClient:
     """Calls models. One per worker process, used on one event loop.
 
     files: where the images of requests are read.
+    limiter: permits each try of a call.
     """
 
-    def __init__(self, files: FileStore, *, timeouts: Timeouts, retry: Retry) -> None:
+    def __init__(
+        self,
+        files: FileStore,
+        limiter: ModelLimiter,
+        *,
+        timeouts: Timeouts,
+        retry: Retry,
+    ) -> None:
         self._files = files
+        self._limiter = limiter
         self._timeouts = timeouts
         self._retry = retry
         self._http = DefaultAioHttpClient(
@@ -96,7 +111,8 @@ class ModelClient:
         parameters that it refuses are left out. Tried again until an answer begins,
         never after. Cancelling the task that reads, or closing the generator, closes the
         connection at once; whoever may stop reading early closes it with `contextlib.aclosing`.
-        Raises ModelError: ModelStreamError when the answer broke off or could not be read,
+        Raises Deferred if there is no room for the call within the model's limits, and
+        ModelError: ModelStreamError when the answer broke off or could not be read,
         ContextLengthError when the request is too long, others as their names say.
         """
         if not request.tools:
@@ -130,7 +146,7 @@ class ModelClient:
         retries, has_begun = 0, False
         while True:
             try:
-                async with aclosing(self._attempt(request)) as events:
+                async with aclosing(self._permitted(request)) as events:
                     async for event in events:
                         has_begun = True
                         yield event
@@ -138,6 +154,8 @@ class ModelClient:
                 if has_begun and error.may_retry:
                     raise ModelStreamError(error.message) from error
                 pause_s = None if has_begun else self._retry.pause_s(retries, error)
+                if isinstance(error, ModelRateLimitError) and error.may_retry:
+                    self._limiter.close(request.target, self._retry.gate_s(retries, error))
                 if pause_s is None:
                     raise
                 log.info(
@@ -150,6 +168,16 @@ class ModelClient:
                 return
             retries += 1
             await asyncio.sleep(pause_s)
+
+    async def _permitted(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        async with (
+            self._limiter.permit(request.target, request.ticket) as permit,
+            aclosing(self._attempt(request)) as events,
+        ):
+            async for event in events:
+                if isinstance(event, ModelResponse):
+                    permit.settle(event.usage)
+                yield event
 
     async def _attempt(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         assembly = Assembly(request)

@@ -39,6 +39,11 @@ class Retry:
             return self.jitter_s(retries)
         return error.retry_after_s if error.retry_after_s <= self.cap_s else None
 
+    def gate_s(self, retries: int, error: ModelError) -> float:
+        """Return how long nobody is to ask a provider that refused more requests."""
+        asked_s = error.retry_after_s
+        return self.jitter_s(retries) if asked_s is None else min(asked_s, self.cap_s)
+
     def jitter_s(self, retries: int) -> float:
         """Return a random pause: all who failed together shall not come back together."""
         return random.uniform(0, min(self.cap_s, self.base_s * 2**retries))  # noqa: S311

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from shared.errors import ConfigurationError
 from shared.repositories.model_configs import ModelConfig
 from shared.settings import Settings
+from workers.model.limits import Limits
 from workers.model.values import Abilities, ModelTarget
 
 
@@ -81,6 +82,11 @@ def _target(
         abilities=Abilities(
             tool_call=_first(config.tool_call, settings.llm_tool_call),
             json_mode=_first(config.json_mode, settings.llm_json_mode),
+        ),
+        limits=Limits(
+            max_in_flight=config.max_in_flight or settings.llm_max_in_flight,
+            requests_per_minute=config.requests_per_minute or settings.llm_requests_per_minute,
+            tokens_per_minute=config.tokens_per_minute or settings.llm_tokens_per_minute,
         ),
     )
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from workers.context.messages import Message, ToolCall
+from workers.model.limits import NO_LIMITS, NO_TICKET, Limits, Ticket
 
 # What a call is for; usage is counted by it.
 Purpose = Literal["loop", "synthesis", "compaction", "selection", "routing", "plan", "analysis"]
@@ -29,6 +30,7 @@ class ModelTarget:
     context_size: int
     max_output_tokens: int
     abilities: Abilities = Abilities()
+    limits: Limits = NO_LIMITS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,8 @@ class ModelRequest:
     # Kind of JSON the answer has to be; None: any text.
     response_format: Literal["json_object"] | None = None
     purpose: Purpose = "loop"
+    # Where it stands in the line for the model.
+    ticket: Ticket = NO_TICKET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

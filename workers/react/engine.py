@@ -100,6 +100,7 @@ class ReactEngine:
             self._models,
             self._book,
             progress,
+            turn,
             compaction_timeout_s=settings.llm_compaction_timeout_s,
         )
         transcript = fold(loaded.entries, loaded.calls, progress)

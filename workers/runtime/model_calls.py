@@ -3,11 +3,14 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 
 from shared.errors import ContextLengthError, ModelStreamError, ModelTimeoutError
+from shared.repositories.turns import ClaimedTurn
 from workers.context.budget import Budget
 from workers.context.meter import TokenMeter
 from workers.model.client import ModelClient
+from workers.model.limits import Ticket
 from workers.model.values import ModelEvent, ModelRequest, ModelResponse, TextDelta, Usage
 from workers.runtime.model_book import ModelBook
 from workers.runtime.progress import Progress
@@ -21,6 +24,7 @@ class ModelCalls:
         models: ModelClient,
         book: ModelBook,
         progress: Progress,
+        turn: ClaimedTurn,
         *,
         compaction_timeout_s: float,
     ) -> None:
@@ -28,6 +32,7 @@ class ModelCalls:
         self._models = models
         self._book = book
         self._progress = progress
+        self._turn = turn
         self._compaction_timeout_s = compaction_timeout_s
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
@@ -37,7 +42,7 @@ class ModelCalls:
         """
         text: list[str] | None = None
         try:
-            async with aclosing(self._models.stream(request)) as events:
+            async with aclosing(self._models.stream(self._in_line(request))) as events:
                 async for event in events:
                     if isinstance(event, ModelResponse):
                         text = None
@@ -53,6 +58,16 @@ class ModelCalls:
         finally:
             if text is not None:
                 self._progress.count(request.purpose, self._estimate(request, "".join(text)))
+
+    def _in_line(self, request: ModelRequest) -> ModelRequest:
+        """Return the request with its turn's place in the line for its model."""
+        is_counted = request.target.limits.tokens_per_minute is not None
+        ticket = Ticket(
+            share=self._turn.conversation_id,
+            place=self._turn.id,
+            tokens=self.meter.measure(request) if is_counted else 0,
+        )
+        return replace(request, ticket=ticket)
 
     def _estimate(self, request: ModelRequest, text: str) -> Usage:
         return Usage(

@@ -28,6 +28,7 @@ from shared.settings import Settings
 from shared.subscriptions import Subscriptions
 from shared.task_names import TurnTask
 from workers.model.client import ModelClient
+from workers.model.limiter import ModelLimiter
 from workers.model.retry import Retry
 from workers.model.timeouts import Timeouts
 from workers.react.engine import ReactEngine
@@ -124,8 +125,16 @@ class WorkerProcess:
         subscriptions = Subscriptions(redis)
         doorbell = Doorbell(self._broker)
         held = HeldLeases()
+        limiter = ModelLimiter(
+            redis,
+            subscriptions,
+            process=self._owner,
+            max_waiting=max(settings.worker_slots // 2, 1),
+            max_wait_s=settings.llm_queue_timeout_s,
+        )
         models = ModelClient(
             FileStore(settings.files_path),
+            limiter,
             timeouts=Timeouts.of(settings),
             retry=Retry.of(settings),
         )
@@ -175,7 +184,7 @@ class WorkerProcess:
             held=held,
             heartbeat=heartbeat,
             tasks=tasks,
-            closers=[models.close, book.save, redis.aclose, database.close],
+            closers=[limiter.stop, models.close, book.save, redis.aclose, database.close],
             doorbell=doorbell,
         )
 

@@ -15,6 +15,7 @@ from shared.database import Database, StorageError
 from shared.errors import (
     Cancelled,
     DeadlinePassed,
+    Deferred,
     HandedOver,
     LeaseLostError,
     Parked,
@@ -150,17 +151,17 @@ class TurnRunner:
         except Cancelled:
             await run.cancel(partial_answer=progress.answer_text, usage=progress.usage())
             return "cancelled"
-        except DeadlinePassed:
-            await run.fail(_with_progress(PAST_DEADLINE, progress))
-            return "failed"
         except HandedOver:
             await run.emit(*_take_back(progress))
             return await self._let_go(run)
+        except Deferred as error:
+            await run.emit(*_take_back(progress))
+            await run.park(error.delay_s)
+            return "parked"
         except StorageError:
             raise
-        except TurnmillError as error:
-            failure = Failure(type=error.code, message=error.message)
-            await run.fail(_with_progress(failure, progress))
+        except (DeadlinePassed, TurnmillError) as error:
+            await run.fail(_with_progress(_failure(error), progress))
             return "failed"
         except Exception:
             # The edge of the task: a defect of ours ends the turn instead of crashing it again, and
@@ -240,6 +241,12 @@ def _take_back(progress: Progress) -> tuple[Event, ...]:
     if not progress.answer_text:
         return ()
     return (Answer(status="restart", reason="handed_over"),)
+
+
+def _failure(error: DeadlinePassed | TurnmillError) -> Failure:
+    if isinstance(error, DeadlinePassed):
+        return PAST_DEADLINE
+    return Failure(type=error.code, message=error.message)
 
 
 def _with_progress(failure: Failure, progress: Progress) -> Failure:

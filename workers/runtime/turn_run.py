@@ -22,6 +22,7 @@ from shared.repositories import (
     endings,
     injections,
     journal,
+    leases,
     messages,
     summaries,
     tool_calls,
@@ -311,6 +312,12 @@ class TurnRun:
         await self._write(lambda _connection, _inbox: None)  # why not: this reads the inbox
         self.lease.check()
         return False
+
+    async def park(self, delay_s: float) -> None:
+        """Let go of the turn for a while. Does nothing if the lease is lost."""
+        await self._database.write(
+            lambda connection: leases.park_turn(connection, self.turn.fence, delay_s),
+        )
 
     async def fail(self, failure: Failure) -> None:
         """End the turn as failed. Does nothing if the lease is lost."""
