@@ -150,6 +150,7 @@ class Model(BaseModel):
     max_output_tokens: int | None
     tool_call: bool | None
     json_mode: bool | None
+    fallback: str | None
     max_in_flight: int | None
     requests_per_minute: int | None
     tokens_per_minute: int | None

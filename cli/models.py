@@ -20,7 +20,7 @@ from shared.repositories.model_configs import ModelConfig
 from shared.settings import Settings
 
 SHOWN = (
-    *("name", "role", "context_size", "max_output_tokens", "tool_call", "json_mode"),
+    *("name", "role", "context_size", "max_output_tokens", "tool_call", "json_mode", "fallback"),
     *("max_in_flight", "requests_per_minute", "tokens_per_minute", "base_url", "api_key_env"),
 )
 
@@ -61,6 +61,7 @@ def list_models(*, as_json: bool) -> None:
 @click.option("--max-output-tokens", type=int, help="Tokens kept for the answer.")
 @click.option("--tool-call/--no-tool-call", default=None, help="Calls tools; else JSON mode.")
 @click.option("--json-mode/--no-json-mode", default=None, help="Knows response_format.")
+@click.option("--fallback", help="Model that is called while this one cannot be.")
 @click.option("--max-in-flight", type=int, help="Calls at once, of all workers together.")
 @click.option("--requests-per-minute", type=int, help="Calls in any 60 seconds, likewise.")
 @click.option("--tokens-per-minute", type=int, help="Tokens in any 60 seconds, likewise.")

@@ -108,6 +108,8 @@ class ModelError(TurnmillError):
     code = "model_error"
     # When the provider wants to be asked again, in seconds from then; None: it did not say.
     retry_after_s: float | None = None
+    # Whether another model may well answer in its place.
+    may_fall_back = False
     # Whether the provider said that asking again helps; None: it did not say.
     should_retry: bool | None = None
 
@@ -121,6 +123,7 @@ class ModelUnavailableError(ModelError):
     """The model's server cannot be reached or is overloaded."""
 
     retryable = True
+    may_fall_back = True
     code = "model_unavailable"
 
 
@@ -128,6 +131,7 @@ class ModelTimeoutError(ModelError):
     """The model did not answer in time."""
 
     retryable = True
+    may_fall_back = True
     code = "model_timeout"
 
 
@@ -135,6 +139,7 @@ class ModelRateLimitError(ModelError):
     """The model's provider refuses more requests for now."""
 
     retryable = True
+    may_fall_back = True
     code = "rate_limit_exceeded"
 
 

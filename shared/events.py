@@ -71,8 +71,10 @@ class Phase(Event):
     """The turn entered a phase."""
 
     name = "phase"
-    phase: Literal["selecting_tools", "synthesizing"]
+    phase: Literal["selecting_tools", "synthesizing", "falling_back"]
     reason: str | None = None
+    # Of falling_back: the model that is called from then on.
+    model: str | None = None
     # Of selecting_tools: how many there are to choose from.
     total_tools: int | None = None
 

@@ -10,7 +10,7 @@ from shared.text import check_text
 
 MAX_TOKENS = 2**31 - 1
 
-Role = Literal["main", "fast"]
+Role = Literal["main", "fast", "reasoning"]
 
 
 def _check_name(name: str) -> str:
@@ -60,6 +60,8 @@ class ModelSpec(BaseModel):
     # Whether it can call tools (else JSON mode), and knows `response_format`.
     tool_call: bool | None = None
     json_mode: bool | None = None
+    # Name of the model that is called while this one cannot be.
+    fallback: ModelName | None = None
     # Limits for all workers together: calls at once, and calls and tokens in any 60 seconds.
     max_in_flight: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = None
     requests_per_minute: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = None

@@ -159,10 +159,10 @@ class Settings(BaseModel):
     """Name of the main model; unset: `turnmill up` starts the demo model."""
 
     llm_context_size: int = Field(128_000, ge=1_000, alias="LLM_CONTEXT_SIZE")
-    """Tokens the main model's window holds."""
+    """Tokens the window of the main model holds, and of all but the fast one."""
 
     llm_max_output_tokens: int = Field(64_000, ge=1, alias="LLM_MAX_OUTPUT_TOKENS")
-    """Tokens reserved for the main model's answer."""
+    """Tokens reserved for the answer, likewise."""
 
     llm_tool_call: bool = Field(default=True, alias="LLM_TOOL_CALL")
     """Whether models can call tools; one that cannot is asked in JSON mode."""
@@ -178,6 +178,12 @@ class Settings(BaseModel):
 
     llm_fast_max_output_tokens: int = Field(64_000, ge=1, alias="LLM_FAST_MAX_OUTPUT_TOKENS")
     """Tokens reserved for the fast model's answer."""
+
+    llm_reasoning_model: str | None = Field(None, alias="LLM_REASONING_MODEL")
+    """Name of the model for turns that ask for `reasoning`; unset: the main model."""
+
+    llm_fallback_model: str | None = Field(None, alias="LLM_FALLBACK_MODEL")
+    """Name of the model that is called while another cannot be, if its row names no other."""
 
     llm_compaction_timeout_s: Seconds = Field(60.0, alias="LLM_COMPACTION_TIMEOUT_S")
     """Time to wait for a summary; without one, the oldest messages are left out."""

@@ -1,6 +1,6 @@
 """Models and their limits as an administrator set them."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection, delete, insert, select, update
@@ -25,6 +25,8 @@ class ModelConfig:
     # Whether it can call tools, and write JSON when told to by `response_format`.
     tool_call: bool | None = None
     json_mode: bool | None = None
+    # Name of the model that is called while this one cannot be.
+    fallback: str | None = None
     # Limits for all workers together.
     max_in_flight: int | None = None
     requests_per_minute: int | None = None
@@ -42,6 +44,7 @@ _COLUMNS = (
     Table.max_output_tokens,
     Table.tool_call,
     Table.json_mode,
+    Table.fallback,
     Table.max_in_flight,
     Table.requests_per_minute,
     Table.tokens_per_minute,
@@ -62,30 +65,13 @@ def get_model_config(connection: Connection, name: str) -> ModelConfig | None:
     return _config(row) if row else None
 
 
-def get_model_config_by_role(connection: Connection, role: str) -> ModelConfig | None:
-    """Return the model that holds a role, or None."""
-    row = connection.execute(select(*_COLUMNS).where(Table.role == role)).one_or_none()
-    return _config(row) if row else None
-
-
 def put_model_config(connection: Connection, config: ModelConfig) -> bool:
     """Write the model, taking its role from any other; tell whether it is new.
 
     What its providers stated of its window is forgotten: the one who writes knows better.
     """
-    values: dict[str, object] = {
-        "role": config.role,
-        "base_url": config.base_url,
-        "api_key_env": config.api_key_env,
-        "context_size": config.context_size,
-        "max_output_tokens": config.max_output_tokens,
-        "tool_call": config.tool_call,
-        "json_mode": config.json_mode,
-        "max_in_flight": config.max_in_flight,
-        "requests_per_minute": config.requests_per_minute,
-        "tokens_per_minute": config.tokens_per_minute,
-        "updated_at": now(),
-    }
+    values = asdict(config) | {"updated_at": now()}
+    del values["name"], values["created_at"]
     if config.role is not None:
         others = update(Table).where(Table.role == config.role, Table.name != config.name)
         connection.execute(others.values(role=None))

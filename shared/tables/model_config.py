@@ -26,6 +26,8 @@ class ModelConfig(Base):
     tool_call: Mapped[bool | None]
     # Whether `response_format` may be json_object.
     json_mode: Mapped[bool | None]
+    # Name of the model that is called while this one cannot be.
+    fallback: Mapped[str | None] = mapped_column(String(200))
     # Limits for all workers together: calls at once, and calls and tokens in any 60 seconds.
     max_in_flight: Mapped[int | None]
     requests_per_minute: Mapped[int | None]

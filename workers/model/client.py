@@ -15,6 +15,7 @@ import structlog
 from openai import AsyncOpenAI, DefaultAioHttpClient
 
 from shared.errors import (
+    Deferred,
     ModelError,
     ModelRateLimitError,
     ModelStreamError,
@@ -143,31 +144,45 @@ class ModelClient:
 
     async def _stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Make the call, again as long as nothing of an answer has come."""
+        target = request.target
         retries, has_begun = 0, False
+        refusal: ModelRateLimitError | None = None
         while True:
             try:
                 async with aclosing(self._permitted(request)) as events:
                     async for event in events:
                         has_begun = True
                         yield event
+            except Deferred:
+                # Its provider has no room for long: another has.
+                if refusal is not None and target.fallback is not None:
+                    raise refusal from None
+                raise
             except ModelError as error:
                 if has_begun and error.may_retry:
                     raise ModelStreamError(error.message) from error
                 pause_s = None if has_begun else self._retry.pause_s(retries, error)
-                if isinstance(error, ModelRateLimitError) and error.may_retry:
-                    self._limiter.close(request.target, self._retry.gate_s(retries, error))
+                refusal = error if isinstance(error, ModelRateLimitError) else None
+                self._close_gate(target, refusal, pause_s)
                 if pause_s is None:
                     raise
-                log.info(
-                    "model_call_retried",
-                    model=request.target.name,
-                    error=error.code,
-                    pause_s=round(pause_s, 3),
-                )
+                code = error.code
             else:
                 return
             retries += 1
-            await asyncio.sleep(pause_s)
+            log.info("model_call_retried", model=target.name, error=code, pause_s=round(pause_s, 3))
+            if refusal is None:
+                await asyncio.sleep(pause_s)
+
+    def _close_gate(
+        self,
+        target: ModelTarget,
+        refusal: ModelRateLimitError | None,
+        pause_s: float | None,
+    ) -> None:
+        """Have everybody wait in line who calls a model that takes no more requests for now."""
+        if refusal is not None and refusal.may_retry:
+            self._limiter.close(target, self._retry.gate_s(pause_s, refusal))
 
     async def _permitted(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         async with (

@@ -194,7 +194,10 @@ def _failed(status: int, model: str, said: str) -> ModelError:
     if status in TIMEOUT_STATUSES:
         return ModelTimeoutError(f"{model} did not answer in time ({status}){said}")
     if status >= SERVER_ERRORS or status == CONFLICT:
-        return ModelUnavailableError(f"{model} fails for now ({status}){said}")
+        failed = ModelUnavailableError(f"{model} fails for now ({status}){said}")
+        # A defect that this request met: no sign that the model is down.
+        failed.may_fall_back = status != SERVER_ERRORS
+        return failed
     return ModelRequestError(f"{model} refused the request ({status}){said}")
 
 

@@ -39,10 +39,14 @@ class Retry:
             return self.jitter_s(retries)
         return error.retry_after_s if error.retry_after_s <= self.cap_s else None
 
-    def gate_s(self, retries: int, error: ModelError) -> float:
-        """Return how long nobody is to ask a provider that refused more requests."""
-        asked_s = error.retry_after_s
-        return self.jitter_s(retries) if asked_s is None else min(asked_s, self.cap_s)
+    def gate_s(self, pause_s: float | None, error: ModelError) -> float:
+        """Return how long nobody is to ask a provider that refused more requests.
+
+        pause_s: before the call is made again; None: it is not.
+        """
+        if pause_s is not None:
+            return pause_s
+        return min(error.retry_after_s or self.base_s, self.cap_s)
 
     def jitter_s(self, retries: int) -> float:
         """Return a random pause: all who failed together shall not come back together."""

@@ -31,6 +31,8 @@ class ModelTarget:
     max_output_tokens: int
     abilities: Abilities = Abilities()
     limits: Limits = NO_LIMITS
+    # Called in its place while it cannot be; has none itself.
+    fallback: "ModelTarget | None" = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

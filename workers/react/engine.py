@@ -1,9 +1,10 @@
 """Setting a loop up: the models, the history and the tools of a turn, and where it stands."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
+from shared.errors import ModelError
 from shared.events import Phase
 from shared.ids import ConversationId
 from shared.repositories import (
@@ -16,7 +17,6 @@ from shared.repositories import (
     tool_calls,
 )
 from shared.repositories.journal import Entry
-from shared.repositories.model_configs import ModelConfig
 from shared.repositories.token_factors import Learned
 from shared.repositories.tool_calls import StoredToolCall
 from shared.repositories.turns import ClaimedTurn
@@ -26,7 +26,7 @@ from workers.context.db_memory import StoredHistory
 from workers.context.guard import ContextGuard
 from workers.context.summarizer import Summarizer
 from workers.model.client import ModelClient
-from workers.model.roles import resolve_fast, resolve_target
+from workers.model.roles import Roles
 from workers.model.structured import Call
 from workers.model.values import ModelRequest, ModelResponse, ModelTarget
 from workers.react.loop import ReactLoop
@@ -56,7 +56,7 @@ class Models:
         for target, learned in self.learned.items():
             book.take_in(key_of(target), learned)
         main, fast = book.with_window(self.main), book.with_window(self.fast)
-        return Models(main=main, fast=fast, learned=self.learned)
+        return replace(self, main=main, fast=fast)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class ReactEngine:
             compaction_timeout_s=settings.llm_compaction_timeout_s,
         )
         transcript = fold(loaded.entries, loaded.calls, progress)
-        ask = _fitting(calls)
+        ask = _fitting(calls, self._book)
         tools = await self._offer_tools(run, progress, transcript, loaded, ask)
         context = TurnContext(
             run,
@@ -167,7 +167,7 @@ class ReactEngine:
         return offered
 
 
-def _fitting(calls: ModelCalls) -> Call:
+def _fitting(calls: ModelCalls, book: ModelBook) -> Call:
     """Return what makes calls outside of the loop."""
     # Their requests pass a guard too: one that never asks for a summary itself.
     guard = ContextGuard(calls.meter, None)
@@ -176,7 +176,16 @@ def _fitting(calls: ModelCalls) -> Call:
         fitted = await guard.fit(request, hint="general")
         return await calls.complete(fitted.request)
 
-    return call
+    async def call_or_fall_back(request: ModelRequest) -> ModelResponse:
+        try:
+            return await call(request)
+        except ModelError as error:
+            fallback = request.target.fallback
+            if fallback is None or not error.may_fall_back:
+                raise
+        return await call(replace(request, target=book.with_window(fallback)))
+
+    return call_or_fall_back
 
 
 def _summarizer(
@@ -209,16 +218,18 @@ def _load(connection: Connection, turn: ClaimedTurn, settings: Settings) -> _Loa
 def load_models(connection: Connection, settings: Settings, model: str | None) -> Models:
     """Return the models of a turn and what is known of them.
 
-    model: the one that was asked for. Raises ConfigurationError if none can be used.
+    model: the one that was asked for, or its role. Raises ConfigurationError if none can be used.
     """
-    main = resolve_target(settings, _main_config(connection, model), model)
-    fast_config = model_configs.get_model_config_by_role(connection, "fast")
-    fast = resolve_fast(settings, fast_config, main)
+    roles = Roles(settings, model_configs.list_model_configs(connection))
+    main = roles.main(model)
+    fast = roles.fast(main)
+    fallbacks = {target.fallback for target in (main, fast) if target.fallback}
     return Models(
         main=main,
         fast=fast,
         learned={
-            target: token_factors.get_learned(connection, key_of(target)) for target in {main, fast}
+            target: token_factors.get_learned(connection, key_of(target))
+            for target in {main, fast} | fallbacks
         },
     )
 
@@ -245,9 +256,3 @@ def load_history(
             after_position=checkpoint.until_position if checkpoint else 0,
         ),
     )
-
-
-def _main_config(connection: Connection, model: str | None) -> ModelConfig | None:
-    if model is not None:
-        return model_configs.get_model_config(connection, model)
-    return model_configs.get_model_config_by_role(connection, "main")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import Literal
 
-from shared.errors import ContextLengthError, ModelStreamError
+from shared.errors import ContextLengthError, ModelError, ModelStreamError
 from shared.events import Phase, Step
 from shared.repositories.endings import Completion
 from shared.repositories.journal import Entry
@@ -219,6 +219,23 @@ class ReactLoop:
         return await self._run.complete(completion, entries, before)
 
     async def _call(
+        self,
+        build: Callable[[], ModelRequest],
+        *,
+        hint: Hint,
+        is_live: bool,
+    ) -> ModelResponse:
+        """Call the model; while it cannot be called, its fallback, until the attempt ends."""
+        try:
+            return await self._call_fitting(build, hint=hint, is_live=is_live)
+        except ModelError as error:
+            name = self._context.fall_back() if error.may_fall_back else None
+            if name is None:
+                raise
+            await self._run.emit(Phase(phase="falling_back", model=name, reason=error.code))
+        return await self._call_fitting(build, hint=hint, is_live=is_live)
+
+    async def _call_fitting(
         self,
         build: Callable[[], ModelRequest],
         *,

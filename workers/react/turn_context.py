@@ -116,6 +116,14 @@ class TurnContext:
             await self._keep(compaction)
         return fitted.request
 
+    def fall_back(self) -> str | None:
+        """Make requests for the fallback from now on; return its name, None if there is none."""
+        fallback = self._target.fallback
+        if fallback is None:
+            return None
+        self._target = self._book.with_window(fallback)
+        return fallback.name
+
     async def fit_half(
         self,
         build: Callable[[], ModelRequest],
