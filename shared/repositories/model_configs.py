@@ -68,7 +68,8 @@ def get_model_config(connection: Connection, name: str) -> ModelConfig | None:
 def put_model_config(connection: Connection, config: ModelConfig) -> bool:
     """Write the model, taking its role from any other; tell whether it is new.
 
-    What its providers stated of its window is forgotten: the one who writes knows better.
+    What its providers stated of its window or refused of requests is forgotten: the one who writes
+    knows better.
     """
     values = asdict(config) | {"updated_at": now()}
     del values["name"], values["created_at"]
@@ -76,7 +77,7 @@ def put_model_config(connection: Connection, config: ModelConfig) -> bool:
         others = update(Table).where(Table.role == config.role, Table.name != config.name)
         connection.execute(others.values(role=None))
     learned = update(TokenFactors).where(TokenFactors.model == config.name)
-    connection.execute(learned.values(context_size=None))
+    connection.execute(learned.values(context_size=None, refused=[]))
     known = update(Table).where(Table.name == config.name).values(**values).returning(Table.name)
     if connection.execute(known).one_or_none() is not None:
         return False

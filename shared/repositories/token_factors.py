@@ -1,4 +1,4 @@
-"""What workers learned of models' tokenizers and windows, for all workers."""
+"""What workers learned of models' tokenizers, windows and parameters, for all workers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,9 +30,11 @@ class Learned:
     samples: tuple[StoredSample, ...] = ()
     # The window as the provider stated it; None if it never did.
     context_size: int | None = None
+    # Parameters of requests that the provider does not know.
+    refused: frozenset[str] = frozenset()
 
 
-_GET = select(Table.samples, Table.context_size).where(
+_GET = select(Table.samples, Table.context_size, Table.refused).where(
     Table.model == bindparam("key_model"),
     Table.base_url == bindparam("key_base_url"),
 )
@@ -42,7 +44,7 @@ _GET_LOCKED = _GET.with_for_update()
 def get_learned(connection: Connection, key: ModelKey) -> Learned:
     """Return what is known of a model."""
     row = connection.execute(_GET, _parameters(key)).one_or_none()
-    return Learned() if row is None else _learned(row.samples, row.context_size)
+    return Learned() if row is None else _learned(row.samples, row.context_size, row.refused)
 
 
 def add_learned(
@@ -57,19 +59,24 @@ def add_learned(
     values = {"model": key.model, "base_url": key.base_url}
     connection.execute(
         insert(Table)
-        .values(**values, samples=[], context_size=None, updated_at=now())
+        .values(**values, samples=[], context_size=None, refused=[], updated_at=now())
         .on_conflict_do_nothing(),
     )
     row = connection.execute(_GET_LOCKED, _parameters(key)).one()
-    known = _learned(row.samples, row.context_size)
+    known = _learned(row.samples, row.context_size, row.refused)
     samples = (*known.samples, *more.samples)[-max_samples:]
-    learned = Learned(samples=samples, context_size=more.context_size or known.context_size)
+    learned = Learned(
+        samples=samples,
+        context_size=more.context_size or known.context_size,
+        refused=known.refused | more.refused,
+    )
     connection.execute(
         update(Table)
         .where(Table.model == key.model, Table.base_url == key.base_url)
         .values(
             samples=[list(sample) for sample in samples],
             context_size=learned.context_size,
+            refused=sorted(learned.refused),
             updated_at=now(),
         ),
     )
@@ -80,7 +87,11 @@ def _parameters(key: ModelKey) -> dict[str, str]:
     return {"key_model": key.model, "key_base_url": key.base_url}
 
 
-def _learned(samples: Sequence[Sequence[float]], context_size: int | None) -> Learned:
+def _learned(
+    samples: Sequence[Sequence[float]],
+    context_size: int | None,
+    refused: Sequence[str],
+) -> Learned:
     # A sample of another form was written by another version: it will be seen again.
     known = (sample for sample in samples if len(sample) == SAMPLE_NUMBERS)
     return Learned(
@@ -88,4 +99,5 @@ def _learned(samples: Sequence[Sequence[float]], context_size: int | None) -> Le
             (ascii_, other, tools, int(tokens)) for ascii_, other, tools, tokens in known
         ),
         context_size=context_size,
+        refused=frozenset(refused),
     )

@@ -1,4 +1,4 @@
-"""Table `token_factors`: what providers reported of prompt sizes, shared by all workers."""
+"""Table `token_factors`: what providers taught of their models, shared by all workers."""
 
 from datetime import datetime
 
@@ -19,4 +19,6 @@ class TokenFactors(Base):
     samples: Mapped[list[list[float]]] = mapped_column(Json)
     # The window as the provider stated it when it refused a request; NULL if it never did.
     context_size: Mapped[int | None]
+    # Parameters of requests that the provider does not know.
+    refused: Mapped[list[str]] = mapped_column(Json)
     updated_at: Mapped[datetime] = mapped_column(UtcTime)

@@ -84,13 +84,14 @@ async def world(settings: Settings, model: ScriptedModel) -> AsyncIterator[World
         },
     )
     async with open_parts(settings) as parts, open_limiter(settings.broker_url) as limiter:
+        book = ModelBook(parts.database)
         models = ModelClient(
             FileStore(settings.files_path),
             limiter,
+            book,
             timeouts=Timeouts.of(settings),
             retry=Retry.of(settings),
         )
-        book = ModelBook(parts.database)
         log, held = WatchedLog(parts.redis, settings), WatchedLeases()
         runner = TurnRunner(
             ReactEngine(settings, models, book, open_toolbox(settings, {})).run,

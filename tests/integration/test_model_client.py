@@ -29,12 +29,14 @@ from tests.unit.workers.model.requests import ADD, REQUEST
 from workers.context.estimate import estimate_messages, estimate_tokens
 from workers.model.client import MAX_CLIENTS, ModelClient
 from workers.model.limiter import ModelLimiter
+from workers.model.parameters import Parameter, Refusals
 from workers.model.retry import Retry
 from workers.model.timeouts import Timeouts
 from workers.model.values import (
     ModelEvent,
     ModelRequest,
     ModelResponse,
+    ModelTarget,
     TextDelta,
     Usage,
 )
@@ -139,6 +141,25 @@ async def server() -> AsyncIterator[Server]:
     await asyncio.gather(*made.tasks)
 
 
+class Refused(Refusals):
+    """What was refused, kept for a client alone."""
+
+    def __init__(self) -> None:
+        self._refused: dict[ModelTarget, frozenset[Parameter]] = {}
+
+    def refused(self, target: ModelTarget) -> frozenset[Parameter]:
+        return self._refused.get(target, frozenset())
+
+    def learn_refused(self, target: ModelTarget, parameter: Parameter) -> None:
+        self._refused[target] = self.refused(target) | {parameter}
+
+
+def new_client(
+    limiter: ModelLimiter, *, timeouts: Timeouts = PATIENT, retry: Retry = RETRY
+) -> ModelClient:
+    return ModelClient(NO_FILES, limiter, Refused(), timeouts=timeouts, retry=retry)
+
+
 @pytest.fixture
 async def limiter(redis_url: str) -> AsyncIterator[ModelLimiter]:
     async with open_limiter(redis_url) as limiter:
@@ -147,7 +168,7 @@ async def limiter(redis_url: str) -> AsyncIterator[ModelLimiter]:
 
 @pytest.fixture
 async def client(limiter: ModelLimiter) -> AsyncIterator[ModelClient]:
-    made = ModelClient(NO_FILES, limiter, timeouts=PATIENT, retry=RETRY)
+    made = new_client(limiter)
     yield made
     await made.close()
 
@@ -415,7 +436,9 @@ async def test_slowness_ends_the_call_and_names_the_setting(  # noqa: PLR0917 - 
 ) -> None:
     """Made again only as long as nothing of an answer has come."""
     once_more = Retry(max_retries=1, base_s=0.01, cap_s=1.0)
-    client = ModelClient(NO_FILES, limiter, timeouts=replace(PATIENT, **timeouts), retry=once_more)
+    client = ModelClient(
+        NO_FILES, limiter, Refused(), timeouts=replace(PATIENT, **timeouts), retry=once_more
+    )
     server.script(script)
     with pytest.raises(kind, match=setting):
         await read(client, server.request)
@@ -429,7 +452,9 @@ async def test_slowness_ends_the_call_and_names_the_setting(  # noqa: PLR0917 - 
 async def test_connection_that_is_not_accepted_ends_the_call(limiter: ModelLimiter) -> None:
     """A full backlog: the kernel answers nobody."""
     hasty = Retry(max_retries=0, base_s=0.01, cap_s=1.0)
-    client = ModelClient(NO_FILES, limiter, timeouts=replace(PATIENT, connect_s=0.3), retry=hasty)
+    client = ModelClient(
+        NO_FILES, limiter, Refused(), timeouts=replace(PATIENT, connect_s=0.3), retry=hasty
+    )
     with socket.socket() as deaf, contextlib.ExitStack() as stack:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen(0)
@@ -452,7 +477,9 @@ async def test_keep_alive_comments_are_no_silence(server: Server, limiter: Model
         await call.send(HELLO)
         await call.end()
 
-    client = ModelClient(NO_FILES, limiter, timeouts=replace(PATIENT, chunk_s=0.3), retry=RETRY)
+    client = ModelClient(
+        NO_FILES, limiter, Refused(), timeouts=replace(PATIENT, chunk_s=0.3), retry=RETRY
+    )
     server.script(script)
     assert len(await read(client, server.request)) == 3
     await client.close()
@@ -632,4 +659,4 @@ async def test_clients_of_providers_are_kept_and_bounded(
 
 
 async def test_closing_an_unused_client_does_nothing(limiter: ModelLimiter) -> None:
-    await ModelClient(NO_FILES, limiter, timeouts=PATIENT, retry=RETRY).close()
+    await new_client(limiter).close()

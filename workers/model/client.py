@@ -34,7 +34,7 @@ from workers.model.failures import (
 from workers.model.json_mode import read_actions, to_json_mode
 from workers.model.json_values import parse_object
 from workers.model.limiter import ModelLimiter
-from workers.model.parameters import PARAMETERS, Parameter
+from workers.model.parameters import PARAMETERS, Refusals
 from workers.model.request_body import encode_body
 from workers.model.retry import Retry
 from workers.model.sse import SseDecoder
@@ -68,18 +68,21 @@ class ModelClient:
 
     files: where the images of requests are read.
     limiter: permits each try of a call.
+    refusals: what providers turned out not to know.
     """
 
     def __init__(
         self,
         files: FileStore,
         limiter: ModelLimiter,
+        refusals: Refusals,
         *,
         timeouts: Timeouts,
         retry: Retry,
     ) -> None:
         self._files = files
         self._limiter = limiter
+        self._refusals = refusals
         self._timeouts = timeouts
         self._retry = retry
         self._http = DefaultAioHttpClient(
@@ -93,8 +96,6 @@ class ModelClient:
                 pool=timeouts.connect_s,
             ),
         )
-        # Learned by being refused; asked once per process.
-        self._refused: dict[tuple[str, str], set[Parameter]] = {}
         self._client_of = lru_cache(maxsize=MAX_CLIENTS)(self._create_client)
 
     async def close(self) -> None:
@@ -119,7 +120,7 @@ class ModelClient:
         if not request.tools:
             return self._stream(request)
         target = request.target
-        if not target.abilities.tool_call or "tools" in self._refused_by(target):
+        if not target.abilities.tool_call or "tools" in self._refusals.refused(target):
             return self._stream_actions(request)
         return self._stream_calls(request)
 
@@ -216,10 +217,9 @@ class ModelClient:
 
     async def _send(self, request: ModelRequest) -> tuple[httpx2.Response, CallClock]:
         """Send the request; again without what the provider turns out not to know."""
-        refused = self._refused_by(request.target)
         loaded = await load_images(request, self._files)
         while True:
-            left_out = frozenset(refused)
+            left_out = self._refusals.refused(request.target)
             try:
                 return await self._post(request.target, encode_body(loaded, left_out))
             except UnsupportedParameterError as error:
@@ -232,7 +232,7 @@ class ModelClient:
                 if parameter is None or parameter in left_out:
                     raise
                 log.info("model_parameter_refused", model=request.target.name, parameter=parameter)
-                refused.add(parameter)
+                self._refusals.learn_refused(request.target, parameter)
                 if parameter == "tools":
                     raise UnsupportedParameterError(error.message, parameter) from error
 
@@ -256,10 +256,6 @@ class ModelClient:
             # ValueError: a key that no header can hold, a password in the base URL.
             raise call_error(error, target) from error
         return response, clock
-
-    def _refused_by(self, target: ModelTarget) -> set[Parameter]:
-        """Return what a provider has refused for a model so far."""
-        return self._refused.setdefault((target.base_url, target.name), set())
 
     def _create_client(self, base_url: str, api_key: str) -> AsyncOpenAI:
         return AsyncOpenAI(

@@ -1,4 +1,4 @@
-"""What this process knows of models' tokenizers and windows, shared with all others.
+"""What this process knows of models' tokenizers, windows and parameters, shared with all others.
 
 A turn's load reads what the others wrote; what is learned here is written at most every few
 seconds, since one row serves all turns of a model.
@@ -20,6 +20,7 @@ from workers.context.calibration import (
     fit_factors,
     is_telling,
 )
+from workers.model.parameters import PARAMETERS, Parameter
 from workers.model.values import ModelTarget
 
 log = structlog.get_logger()
@@ -34,6 +35,7 @@ class _Known:
     # Not written yet.
     unsaved: list[Sample] = field(default_factory=list)
     unsaved_window: int | None = None
+    unsaved_refused: frozenset[Parameter] = frozenset()
     factors: Factors = CAUTIOUS
 
     def refit(self) -> None:
@@ -42,7 +44,7 @@ class _Known:
 
 
 class ModelBook:
-    """Factors and windows of models. Belongs to the event loop."""
+    """Factors, windows and parameters of models. Belongs to the event loop."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -66,6 +68,19 @@ class ModelBook:
     def learn_window(self, target: ModelTarget, context_size: int) -> None:
         """Take in the window that a provider stated."""
         self._of(target).unsaved_window = context_size
+        self._has_news.set()
+
+    def refused(self, target: ModelTarget) -> frozenset[Parameter]:
+        """Return the parameters that a model's provider does not know."""
+        known = self._of(target)
+        # Another version may know of more.
+        stored = (name for name in PARAMETERS if name in known.stored.refused)
+        return known.unsaved_refused.union(stored)
+
+    def learn_refused(self, target: ModelTarget, parameter: Parameter) -> None:
+        """Take in that it does not know one more."""
+        known = self._of(target)
+        known.unsaved_refused |= {parameter}
         self._has_news.set()
 
     def take_in(self, key: ModelKey, stored: Learned) -> None:
@@ -95,7 +110,7 @@ class ModelBook:
     async def save(self) -> None:
         """Write down what was learned. A store that is away keeps it for the next time."""
         for key, known in list(self._known.items()):
-            if known.unsaved or known.unsaved_window:
+            if known.unsaved or known.unsaved_window or known.unsaved_refused:
                 try:
                     await self._save(key, known)
                 except StorageError as error:
@@ -109,6 +124,7 @@ class ModelBook:
                 (sample.ascii, sample.other, sample.tools, sample.tokens) for sample in samples
             ),
             context_size=known.unsaved_window,
+            refused=frozenset(known.unsaved_refused),
         )
         stored = await self._database.write(
             lambda connection: token_factors.add_learned(
@@ -121,6 +137,7 @@ class ModelBook:
         known.unsaved = [sample for sample in known.unsaved if sample not in samples]
         if known.unsaved_window == more.context_size:
             known.unsaved_window = None
+        known.unsaved_refused -= more.refused
         known.stored = stored
         known.refit()
 

@@ -132,13 +132,14 @@ class WorkerProcess:
             max_waiting=max(settings.worker_slots // 2, 1),
             max_wait_s=settings.llm_queue_timeout_s,
         )
+        book = ModelBook(database)
         models = ModelClient(
             FileStore(settings.files_path),
             limiter,
+            book,
             timeouts=Timeouts.of(settings),
             retry=Retry.of(settings),
         )
-        book = ModelBook(database)
         engine = ReactEngine(settings, models, book, toolbox)
         heartbeat = Heartbeat(
             # SQLite's one writer is waited for only as long as that leaves time to try again.

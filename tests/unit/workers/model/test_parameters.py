@@ -32,6 +32,14 @@ from workers.model.parameters import find_refused
             "response_format",
             "response_format",
         ),
+        (
+            "Unsupported value: 'messages[0].role' does not support 'system' with this model.",
+            "messages[0].role",
+            "system",
+        ),
+        ("System role not supported", "", "system"),
+        ("Developer instruction is not enabled for models/gemma-3-27b-it", "", "system"),
+        ("Unexpected role: system", "", "system"),
     ],
 )
 def test_parameter_that_is_not_known(message: str, param: str, refused: str) -> None:
