@@ -8,9 +8,11 @@ from pathlib import Path
 
 from demo.reply import Reply
 from tests.bench.burst import measure_burst
+from tests.bench.chunks import measure_chunks
 from tests.bench.estimator import measure_estimator
 from tests.bench.guard import measure_guard
 from tests.bench.history import measure_history
+from tests.bench.loop import measure_loop
 from tests.bench.measured import Measured
 from tests.helpers.databases import Databases, PostgresDatabases, SqliteDatabases
 from tests.helpers.model_server import ScriptedModel
@@ -37,6 +39,7 @@ def _measure() -> Iterator[Measured]:
     yield from measure_guard()
     with tempfile.TemporaryDirectory() as name, PostgresServer() as postgres:
         folder = Path(name)
+        yield from measure_chunks(folder)
         stores: dict[str, Databases] = {
             "sqlite": SqliteDatabases(folder),
             "postgres": PostgresDatabases(postgres),
@@ -45,7 +48,10 @@ def _measure() -> Iterator[Measured]:
             for measured in measure_history(databases.create()):
                 yield Measured(f"{store}, {measured.text}", holds=measured.holds)
             (folder / store).mkdir()
-            with _product(folder / store, databases.create()) as product:
+            with _product(folder / store, databases.create()) as (product, model):
+                for measured in measure_loop(product, model):
+                    yield Measured(f"{store}, {measured.text}", holds=measured.holds)
+                model.respond = lambda _request: Reply(text="A short answer.", first_byte_s=MODEL_S)
                 for number in range(1, ROUNDS + 1):
                     wall_s = measure_burst(product.url, TURNS)
                     yield Measured(
@@ -56,9 +62,8 @@ def _measure() -> Iterator[Measured]:
 
 
 @contextlib.contextmanager
-def _product(folder: Path, database_url: str) -> Generator[Product]:
+def _product(folder: Path, database_url: str) -> Generator[tuple[Product, ScriptedModel]]:
     with RedisServer() as redis, ScriptedModel() as model:
-        model.respond = lambda _request: Reply(text="A short answer.", first_byte_s=MODEL_S)
         product = Product(
             folder,
             database_url=database_url,
@@ -69,7 +74,7 @@ def _product(folder: Path, database_url: str) -> Generator[Product]:
         try:
             product.start_api()
             product.start_worker()
-            yield product
+            yield product, model
         finally:
             product.stop_all()
 

@@ -24,19 +24,18 @@ from shared.errors import (
 from shared.file_store import FileStore
 from tests.helpers.limits import open_limiter
 from tests.helpers.ports import free_port
+from tests.helpers.refusals import Remembered
 from tests.helpers.waiting import wait_until_async
 from tests.unit.workers.model.requests import ADD, REQUEST
 from workers.context.estimate import estimate_messages, estimate_tokens
 from workers.model.client import MAX_CLIENTS, ModelClient
 from workers.model.limiter import ModelLimiter
-from workers.model.parameters import Parameter, Refusals
 from workers.model.retry import Retry
 from workers.model.timeouts import Timeouts
 from workers.model.values import (
     ModelEvent,
     ModelRequest,
     ModelResponse,
-    ModelTarget,
     TextDelta,
     Usage,
 )
@@ -141,23 +140,10 @@ async def server() -> AsyncIterator[Server]:
     await asyncio.gather(*made.tasks)
 
 
-class Refused(Refusals):
-    """What was refused, kept for a client alone."""
-
-    def __init__(self) -> None:
-        self._refused: dict[ModelTarget, frozenset[Parameter]] = {}
-
-    def refused(self, target: ModelTarget) -> frozenset[Parameter]:
-        return self._refused.get(target, frozenset())
-
-    def learn_refused(self, target: ModelTarget, parameter: Parameter) -> None:
-        self._refused[target] = self.refused(target) | {parameter}
-
-
 def new_client(
     limiter: ModelLimiter, *, timeouts: Timeouts = PATIENT, retry: Retry = RETRY
 ) -> ModelClient:
-    return ModelClient(NO_FILES, limiter, Refused(), timeouts=timeouts, retry=retry)
+    return ModelClient(NO_FILES, limiter, Remembered(), timeouts=timeouts, retry=retry)
 
 
 @pytest.fixture
@@ -437,7 +423,7 @@ async def test_slowness_ends_the_call_and_names_the_setting(  # noqa: PLR0917 - 
     """Made again only as long as nothing of an answer has come."""
     once_more = Retry(max_retries=1, base_s=0.01, cap_s=1.0)
     client = ModelClient(
-        NO_FILES, limiter, Refused(), timeouts=replace(PATIENT, **timeouts), retry=once_more
+        NO_FILES, limiter, Remembered(), timeouts=replace(PATIENT, **timeouts), retry=once_more
     )
     server.script(script)
     with pytest.raises(kind, match=setting):
@@ -453,7 +439,7 @@ async def test_connection_that_is_not_accepted_ends_the_call(limiter: ModelLimit
     """A full backlog: the kernel answers nobody."""
     hasty = Retry(max_retries=0, base_s=0.01, cap_s=1.0)
     client = ModelClient(
-        NO_FILES, limiter, Refused(), timeouts=replace(PATIENT, connect_s=0.3), retry=hasty
+        NO_FILES, limiter, Remembered(), timeouts=replace(PATIENT, connect_s=0.3), retry=hasty
     )
     with socket.socket() as deaf, contextlib.ExitStack() as stack:
         deaf.bind(("127.0.0.1", 0))
@@ -478,7 +464,7 @@ async def test_keep_alive_comments_are_no_silence(server: Server, limiter: Model
         await call.end()
 
     client = ModelClient(
-        NO_FILES, limiter, Refused(), timeouts=replace(PATIENT, chunk_s=0.3), retry=RETRY
+        NO_FILES, limiter, Remembered(), timeouts=replace(PATIENT, chunk_s=0.3), retry=RETRY
     )
     server.script(script)
     assert len(await read(client, server.request)) == 3

@@ -4,19 +4,32 @@ A model of 135 million parameters says little that makes sense, but it counts it
 its own window and its own idea of JSON. What is looked at is whether the product gets on with it.
 """
 
+import asyncio
 import sys
 import tempfile
+from contextlib import aclosing
 from importlib.util import find_spec
 from pathlib import Path
 
 import xllamacpp
+from pydantic import BaseModel
 
+from shared.file_store import FileStore
+from shared.settings import Settings
 from tests.helpers.client import Json, TurnmillClient
 from tests.helpers.databases import SqliteDatabases
 from tests.helpers.fold import assert_agrees, fold
+from tests.helpers.limits import open_limiter
 from tests.helpers.ports import free_port
 from tests.helpers.product import Product
+from tests.helpers.refusals import Remembered
 from tests.helpers.servers import RedisServer
+from workers.context.messages import Message
+from workers.model.client import ModelClient
+from workers.model.retry import Retry
+from workers.model.structured import Form, structured_llm_call
+from workers.model.timeouts import Timeouts
+from workers.model.values import ModelRequest, ModelResponse, ModelTarget
 
 WINDOW = 4_096
 FILLING = "The mill turns slowly while the river carries its leaves past the old weir. " * 8
@@ -112,6 +125,47 @@ def unknown_window(client: TurnmillClient) -> None:
     raise AssertionError("the model has refused nothing")
 
 
+class Harbour(BaseModel):
+    """What a structured answer has to hold."""
+
+    city: str
+    country: str
+
+
+async def structured(base_url: str, redis_url: str, folder: Path) -> None:
+    """Have a question answered in a form, at the first level that works."""
+    settings = Settings.from_environment({})
+    target = ModelTarget(
+        name="structured",
+        base_url=base_url,
+        api_key="none",
+        context_size=WINDOW,
+        max_output_tokens=200,
+    )
+    question = Message(role="user", content="Name the city with the largest harbour of Germany.")
+    request = ModelRequest(target=target, messages=(question,), max_tokens=200)
+    form = Form(name="harbour", description="Name a harbour.", model=Harbour)
+    async with open_limiter(redis_url) as limiter:
+        client = ModelClient(
+            FileStore(folder),
+            limiter,
+            Remembered(),
+            timeouts=Timeouts.of(settings),
+            retry=Retry.of(settings),
+        )
+
+        async def call(asked: ModelRequest) -> ModelResponse:
+            async with aclosing(client.stream(asked)) as events:
+                found = [event async for event in events if isinstance(event, ModelResponse)]
+            return found[0]
+
+        found = await structured_llm_call(call, request, form)
+        await client.close()
+    say(f"structured call: {found.value!r} at level {found.level}, {found.calls} calls")
+    say(f"    usage {found.usage}")
+    assert not found.usage.is_estimated
+
+
 def main() -> None:
     """Run everything."""
     model = start_model()
@@ -135,6 +189,8 @@ def main() -> None:
             with product.client() as client:
                 for part in (chat, json_mode, compaction, unknown_window):
                     part(client)
+            url = f"{model.listening_address}/v1"
+            asyncio.run(structured(url, redis.url, Path(folder)))
         finally:
             product.stop_all()
     del model

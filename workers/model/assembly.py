@@ -76,7 +76,8 @@ class Assembly:
     def _take_content(self, delta: dict[str, object], events: list[ModelEvent]) -> None:
         if reasoning := delta.get("reasoning_content") or delta.get("reasoning"):
             self._reasoning.append(as_text(reasoning))
-        content = as_text(delta.get("content"))
+        # A model that declines says so in place of its content: to readers it is the answer.
+        content = as_text(delta.get("content")) or as_text(delta.get("refusal"))
         if content and (content := self._joiner.feed(content)):
             self._add(*self._think.feed(content), events)
 

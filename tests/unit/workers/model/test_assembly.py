@@ -201,3 +201,9 @@ def test_unexpected_shapes_cannot_be_read(chunk: Chunk) -> None:
 )
 def test_empty_chunks_say_nothing(chunk: Chunk) -> None:
     assert Assembly(REQUEST).feed(chunk) == []
+
+
+def test_refusal_is_the_answer() -> None:
+    """Sent in place of the content by some providers."""
+    pieces = [delta(refusal="I cannot "), delta(refusal="help.", content=None), delta("stop")]
+    assert response(*pieces).text == "I cannot help."
