@@ -77,7 +77,8 @@ def _deltas(
         yield {"reasoning_content": piece}, None
     for piece in reply.text_pieces:
         yield {"content": piece}, None
-    for index, (call, wire) in enumerate(zip(reply.tool_calls, calls, strict=True)):
+    for number, (call, wire) in enumerate(zip(reply.tool_calls, calls, strict=True)):
+        index = number if reply.numbers_calls else 0
         function = {"name": call.name, "arguments": ""}
         yield {"tool_calls": [{"index": index, **wire, "function": function}]}, None
         for piece in _cut(call.arguments_json, reply.arguments_chunk_chars):

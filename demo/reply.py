@@ -89,6 +89,8 @@ class Reply:
     finish_reason: str | None = None
     # Most characters of arguments in one chunk.
     arguments_chunk_chars: int = 12
+    # Some servers number no call: each is the one with index 0.
+    numbers_calls: bool = True
     first_byte_s: float = 0.0
     between_chunks_s: float = 0.0
     fault: Fault | None = None

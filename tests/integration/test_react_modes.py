@@ -144,6 +144,46 @@ def test_bad_call_is_an_observation(mode: Mode, name: str, arguments: object, sa
     assert turn["steps"][0]["error"]
 
 
+@pytest.mark.parametrize("numbers_calls", [True, False])
+@pytest.mark.parametrize("call_id", ["call_1", None], ids=["one id", "two ids"])
+def test_calls_that_share_an_id_or_index_are_two(
+    client: TurnmillClient, shared_model: ScriptedModel, call_id: str | None, *, numbers_calls: bool
+) -> None:
+    talk = Talk(client, shared_model, f"model-{uuid.uuid4().hex}")
+    mode = Mode(talk, is_native=True)
+    both = tuple(
+        ToolCall(name="calculator", arguments={"expression": text}, id=call_id)
+        for text in ("1 + 1", "2 + 2")
+    )
+    mode.script(Reply(tool_calls=both, numbers_calls=numbers_calls), mode.answers("2 and 4"))
+    turn, _ = talk.say("How many are there?")
+    assert [step["observation"] for step in turn["steps"]] == ["2", "4"]
+    results = [message for message in mode.loop_requests[-1].messages if message.role == "tool"]
+    assert [message.text for message in results] == ["2", "4"]
+    assert len({message.tool_call_id for message in results}) == 2
+    client.delete_model(talk.model)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "```json\n{}\n```",
+        "I will look it up. {} Done.",
+        '{}\n{{"type": "final_answer", "answer": "7"}}',
+    ],
+    ids=["fenced", "with words around it", "with an imagined answer after it"],
+)
+def test_first_object_of_an_answer_is_its_action(json_talk: Talk, form: str) -> None:
+    mode = Mode(json_talk, is_native=False)
+    action = mode.calls("calculator", {"expression": "17 * 23"})
+    text = form.format("".join(action.text_pieces))
+    mode.script(Reply(text=text), mode.answers("391"))
+    turn, _ = json_talk.say("How many are there?")
+    assert [step["observation"] for step in turn["steps"]] == ["391"]
+    assert mode.observations(mode.loop_requests[-1]) == ["391"]
+    assert turn["answer"] == ANSWER
+
+
 def test_third_identical_call_is_warned_of(mode: Mode) -> None:
     call = mode.calls("calculator", {"expression": "1 + 1"})
     mode.script(call, call, call, mode.answers("2"), mode.answers("2"))

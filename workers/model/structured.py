@@ -111,7 +111,7 @@ class _Asking(Generic[T]):
 
     def answer(self, value: T, level: Level, raw: dict[str, object]) -> Structured[T]:
         if level != "tool":
-            log.info("structured_degraded", form=self._form.name, level=level, calls=self._calls)
+            log.info("structured_degraded", form=self._form.name, way=level, calls=self._calls)
         return Structured(value=value, level=level, usage=self._usage, calls=self._calls, raw=raw)
 
     async def ask_tool(self, request: ModelRequest) -> Structured[T] | None:

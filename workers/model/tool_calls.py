@@ -60,14 +60,20 @@ class ToolCallAssembly:
         if not all(call.name for call in self._calls):
             raise ModelStreamError("The model's answer holds a tool call without a name")
         taken = {call.id for call in self._calls}
+        calls = [call for call in self._calls if not self._is_echo(call)]
         return tuple(
             ToolCall(
                 id=call.id or _made_up_id(number, taken),
                 name=call.name,
                 arguments=join_surrogates("".join(call.arguments)) or "{}",
             )
-            for number, call in enumerate(self._calls, start=1)
+            for number, call in enumerate(calls, start=1)
         )
+
+    def _is_echo(self, call: _Call) -> bool:
+        """Tell a name and id that some servers repeat at the end of a call from a call."""
+        others = (it for it in self._calls if it is not call and it.id == call.id)
+        return bool(call.id) and not call.arguments and any(others)
 
     def _find(self, index: object, call_id: str, name: str) -> _Call | None:
         """Return the call that a piece goes on with; None if it begins a new one."""
@@ -76,7 +82,8 @@ class ToolCallAssembly:
             return None
         known = [call for call in calls if call_id and call.id == call_id]
         if known:
-            return known[-1]
+            # Named once more after it was whole: another one with the same id.
+            return None if name and known[-1].is_complete else known[-1]
         last = calls[-1]
         return None if _begins_call(last, call_id, name) else last
 

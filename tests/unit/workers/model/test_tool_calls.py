@@ -75,6 +75,22 @@ def test_id_and_name_repeated_with_each_piece_is_one_call() -> None:
     assert calls == [("a", "add", "{}")]
 
 
+def test_id_and_name_repeated_at_the_end_is_one_call() -> None:
+    calls = assemble(*(piece(part, call_id="a", name="add") for part in ("{", "}", "")))
+    assert calls == [("a", "add", "{}")]
+
+
+def test_two_calls_with_one_id_at_one_index() -> None:
+    calls = assemble(
+        *(
+            each
+            for number in "12"
+            for each in (piece("", call_id="a", name="add"), piece(f"[{number}"), piece("]"))
+        )
+    )
+    assert calls == [("a", "add", "[1]"), ("a", "add", "[2]")]
+
+
 def test_new_id_with_each_piece_is_one_call() -> None:
     calls = assemble(piece("", call_id="a", name="add"), piece("{", call_id="b"), piece("}"))
     assert calls == [("a", "add", "{}")]
