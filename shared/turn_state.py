@@ -63,6 +63,26 @@ class ToolCallState(StrEnum):
 FINISHED_STATES = (ToolCallState.DONE, ToolCallState.UNKNOWN)
 
 
+class StepState(StrEnum):
+    """Where a step of a plan stands."""
+
+    # Its dependencies have not ended, or too many other steps run.
+    PENDING = "pending"
+    READY = "ready"
+    RUNNING = "running"
+    # Stands still until a person decides.
+    WAITING = "waiting"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    # Never run: a dependency has no result, or the plan was given up.
+    SKIPPED = "skipped"
+
+
+OPEN_STEPS = (StepState.PENDING, StepState.READY, StepState.RUNNING, StepState.WAITING)
+# Those that count against the cap.
+STARTED_STEPS = (StepState.READY, StepState.RUNNING, StepState.WAITING)
+
+
 class ApprovalState(StrEnum):
     """What was decided about a tool call that a person has to approve."""
 
@@ -78,6 +98,16 @@ class Fence:
     """The right to write for a turn: its id and the attempt that holds the lease."""
 
     turn_id: TurnId
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepFence:
+    """The right to write for a step: its key and the attempt that holds the lease."""
+
+    turn_id: TurnId
+    round: int
+    step_id: str
     attempt: int
 
 

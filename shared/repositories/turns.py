@@ -26,8 +26,16 @@ from shared.database import AnyRow, AnyUpdate
 from shared.ids import ConversationId, TurnId
 from shared.repositories import messages
 from shared.repositories.tool_calls import is_delegated
-from shared.tables import Conversation, Message, ToolCall, Turn
-from shared.turn_state import ACTIVE_STATUSES, OPEN_STATUSES, Fence, Inbox, TurnMode, TurnStatus
+from shared.tables import Conversation, Message, PlanStep, ToolCall, Turn
+from shared.turn_state import (
+    ACTIVE_STATUSES,
+    OPEN_STATUSES,
+    OPEN_STEPS,
+    Fence,
+    Inbox,
+    TurnMode,
+    TurnStatus,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,12 +292,13 @@ def is_claimable() -> ColumnElement[bool]:
 
 
 def is_ready_to_go_on() -> ColumnElement[bool]:
-    """Say that the turn was let go of, may go on now, and has no delegated tool call."""
+    """Say that the turn was let go of and may go on now: nothing that it waits for is open."""
     return and_(
         Turn.status.in_(ACTIVE_STATUSES),
         Turn.lease_until.is_(None),
         or_(Turn.not_before.is_(None), Turn.not_before <= now()),
         ~exists().where(ToolCall.turn_id == Turn.id, is_delegated()),
+        ~exists().where(PlanStep.turn_id == Turn.id, PlanStep.state.in_(OPEN_STEPS)),
     )
 
 

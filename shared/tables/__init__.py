@@ -7,6 +7,7 @@ from shared.tables.injection import Injection
 from shared.tables.journal_entry import JournalEntry
 from shared.tables.message import Message
 from shared.tables.model_config import ModelConfig
+from shared.tables.plan_step import PlanStep
 from shared.tables.summary import Summary
 from shared.tables.token_factors import TokenFactors
 from shared.tables.tool_call import ToolCall
@@ -20,6 +21,7 @@ __all__ = [
     "JournalEntry",
     "Message",
     "ModelConfig",
+    "PlanStep",
     "Summary",
     "TokenFactors",
     "ToolCall",
