@@ -75,8 +75,13 @@ def set_model(name: str, **values: Any) -> None:  # noqa: ANN401 - the specifica
     except ValidationError as error:
         raise InvalidInputError(explain_all(error, name_of=_option)) from error
     with _transaction() as connection:
-        is_new = model_configs.put_model_config(connection, config)
-    click.echo(f"{name} is {'added' if is_new else 'replaced'}.")
+        before = model_configs.get_model_config(connection, name)
+        model_configs.put_model_config(connection, config)
+    if before is None:
+        click.echo(f"{name} is added.")
+        return
+    gone = [_option(it) for it in ModelSpec.model_fields if _is_dropped(it, before, config)]
+    click.echo(f"{name} is replaced." + (f" No longer set: {', '.join(gone)}." if gone else ""))
 
 
 @models.command("delete")
@@ -101,6 +106,10 @@ def _transaction() -> Iterator[Connection]:
             yield connection
     finally:
         engine.dispose()
+
+
+def _is_dropped(field: str, before: ModelConfig, after: ModelConfig) -> bool:
+    return getattr(before, field) is not None and getattr(after, field) is None
 
 
 def _shown(value: object) -> str:

@@ -16,6 +16,8 @@ Role = Literal["main", "fast", "reasoning"]
 def _check_name(name: str) -> str:
     if not name.strip():
         raise PydanticCustomError("blank_name", "must not be blank: give the model's name")
+    if not name.isprintable():
+        raise PydanticCustomError("odd_name", "must not hold line breaks or control characters")
     return check_text(name)
 
 

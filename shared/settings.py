@@ -38,6 +38,10 @@ def _env(name: str) -> str:
     return f"{PREFIX}{name}"
 
 
+# What a column of the database holds.
+MAX_COUNT = 2**31 - 1
+
+
 class Settings(BaseModel):
     """All settings of one process. Durations are seconds, sizes are bytes unless named tokens."""
 
@@ -209,13 +213,17 @@ class Settings(BaseModel):
     llm_retry_cap_s: Seconds = Field(60.0, alias="LLM_RETRY_CAP_S")
     """Longest pause before a retry. A provider that asks for a longer one is not asked again."""
 
-    llm_max_in_flight: int | None = Field(None, ge=1, alias="LLM_MAX_IN_FLIGHT")
+    llm_max_in_flight: int | None = Field(None, ge=1, le=MAX_COUNT, alias="LLM_MAX_IN_FLIGHT")
     """Calls that all workers together make at once to each model whose row does not say."""
 
-    llm_requests_per_minute: int | None = Field(None, ge=1, alias="LLM_REQUESTS_PER_MINUTE")
+    llm_requests_per_minute: int | None = Field(
+        None, ge=1, le=MAX_COUNT, alias="LLM_REQUESTS_PER_MINUTE"
+    )
     """Calls in any 60 seconds, likewise."""
 
-    llm_tokens_per_minute: int | None = Field(None, ge=1, alias="LLM_TOKENS_PER_MINUTE")
+    llm_tokens_per_minute: int | None = Field(
+        None, ge=1, le=MAX_COUNT, alias="LLM_TOKENS_PER_MINUTE"
+    )
     """Tokens of requests and answers in any 60 seconds, likewise."""
 
     llm_queue_timeout_s: Seconds = Field(30.0, alias="LLM_QUEUE_TIMEOUT_S")

@@ -17,7 +17,7 @@ class Entry:
     """One entry of the journal."""
 
     seq: int
-    # response, injections or compaction
+    # response, injections, note, selection, compaction or usage
     kind: str
     data: dict[str, object]
 

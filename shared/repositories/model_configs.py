@@ -7,6 +7,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from shared.clock import now
 from shared.database import AnyRow
+from shared.errors import InvalidInputError
 from shared.tables import ModelConfig as Table
 from shared.tables import TokenFactors
 
@@ -69,8 +70,10 @@ def put_model_config(connection: Connection, config: ModelConfig) -> bool:
     """Write the model, taking its role from any other; tell whether it is new.
 
     What its providers stated of its window or refused of requests is forgotten: the one who writes
-    knows better.
+    knows better. Raises InvalidInputError for one that is its own fallback.
     """
+    if config.fallback == config.name:
+        raise InvalidInputError("fallback must be another model than the one it stands for")
     values = asdict(config) | {"updated_at": now()}
     del values["name"], values["created_at"]
     if config.role is not None:

@@ -116,7 +116,8 @@ def test_models_are_set_listed_and_deleted(product: Product, client: TurnmillCli
         2_000,
     )
     assert [item for item in json.loads(listed.stdout) if item["name"] == name]
-    assert replaced.stdout == f"{name} is replaced.\n"
+    dropped = "--role, --context-size, --max-output-tokens"
+    assert replaced.stdout == f"{name} is replaced. No longer set: {dropped}.\n"
     assert name in table.stdout
     assert deleted.returncode == 0
     assert again.returncode == 2
@@ -132,6 +133,9 @@ def test_models_are_set_listed_and_deleted(product: Product, client: TurnmillCli
         (("m", "--api-key-env", "PATH"), "--api-key-env must match"),
         (("m", "--context-size", "4000", "--max-output-tokens", "4000"), "must be less than"),
         ((" ",), "must not be blank"),
+        (("a\nb",), "must not hold line breaks"),
+        (("m", "--fallback", "m"), "must be another model"),
+        (("m", "--max-in-flight", "0"), "--max-in-flight must be at least 1"),
     ],
 )
 def test_model_that_makes_no_sense_is_refused(

@@ -113,6 +113,8 @@ def test_second_error_is_told(client: TurnmillClient, model: ScriptedModel, spar
     client.put_model("first", fallback="broken")
     turn, _ = talk.say("Hello.")
     assert (turn["status"], turn["error"]["type"]) == ("failed", "model_authentication")
+    assert "broken" in turn["error"]["message"]
+    assert "called as a fallback: first at" in turn["error"]["message"]
 
 
 def test_rest_of_the_turn_stays_with_it(

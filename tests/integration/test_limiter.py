@@ -1,11 +1,12 @@
 """One limiter per process over one Redis: what all of them together let through."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 
 import pytest
 from redis import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from shared.errors import Deferred
 from shared.redis_keys import LIMITER_PARTS
@@ -14,7 +15,7 @@ from tests.helpers.servers import RedisServer
 from tests.helpers.waiting import wait_until_async
 from tests.unit.workers.model.requests import TARGET
 from workers.model import limiter as limiter_module
-from workers.model.limiter import ModelLimiter
+from workers.model.limiter import ModelLimiter, _Share
 from workers.model.limits import NO_TICKET, Limits, Ticket
 from workers.model.values import ModelTarget, Usage
 
@@ -179,6 +180,19 @@ async def test_one_share_s_many_calls_do_not_delay_another_s_few(two: Two) -> No
     assert many == [f"many {number}" for number in range(10)]
 
 
+async def test_who_came_first_goes_first_whatever_its_process_is_called(two: Two) -> None:
+    """Most shares have one call: all of them start together."""
+    calls = Calls()
+    calls.start(two.one, "running", Ticket(share="running"))
+    await calls.begin(1)
+    for number in range(12):
+        limiter = (two.other, two.one)[number % 3 == 0]
+        calls.start(limiter, str(number), Ticket(share=str(number)))
+        await in_line(two, number + 1)
+    await calls.end_all()
+    assert calls.begun == ["running", *map(str, range(12))]
+
+
 async def test_shares_are_equal_in_tokens_not_in_calls(two: Two) -> None:
     calls = Calls()
     calls.start(two.one, "running")
@@ -215,6 +229,126 @@ async def test_who_waited_too_long_comes_back_to_its_place(redis_url: str, two: 
     await calls.end_all()
     assert calls.begun == ["running", "a 1", "a 2, again", "a 3"]
     assert not two.redis.keys("*:kept")
+
+
+async def test_who_is_cut_off_while_it_waits_comes_back_to_its_place(two: Two) -> None:
+    """As a turn whose worker drains, for its next worker."""
+    calls = Calls()
+    calls.start(two.one, "running", Ticket(share="a"))
+    await calls.begin(1)
+    cut_off = calls.start(two.one, "cut off", Ticket(share="a", place="turn-2"))
+    await in_line(two, 1)
+    calls.start(two.one, "later", Ticket(share="a"))
+    await in_line(two, 2)
+    cut_off.cancel()
+    calls.tasks.remove(cut_off)
+    await in_line(two, 1)
+    calls.start(two.other, "again", Ticket(share="a", place="turn-2"))
+    await in_line(two, 2)
+    await calls.end_all()
+    assert calls.begun == ["running", "again", "later"]
+
+
+async def test_who_comes_back_is_not_the_one_too_many(redis_url: str, two: Two) -> None:
+    calls = Calls()
+    calls.start(two.one, "running", Ticket(share="a"))
+    await calls.begin(1)
+    async with open_limiter(redis_url, "small", max_waiting=1) as small:
+        first = calls.start(small, "first", Ticket(share="a", place="turn-1"))
+        await in_line(two, 1)
+        first.cancel()
+        await in_line(two, 0)
+        later = calls.start(small, "later", Ticket(share="a", place="turn-2"))
+        await in_line(two, 1)
+        again = calls.start(small, "again", Ticket(share="a", place="turn-1"))
+        await asyncio.wait([later], timeout=5)
+        assert isinstance(later.exception(), Deferred)
+        calls.end(2)
+        await again
+    await asyncio.gather(calls.tasks[0])
+
+
+async def test_wiped_redis_is_told_anew(two: Two) -> None:
+    """Who holds permits and who waits for them, by each process at its next look."""
+    calls = Calls()
+    calls.start(two.one, "running")
+    await calls.begin(1)
+    calls.start(two.one, "waits")
+    calls.start(two.one, "waits too")
+    await in_line(two, 2)
+    two.redis.flushall()
+    await in_line(two, 2)
+    calls.end()
+    await calls.begin(2)
+    calls.end()
+    await calls.begin(3)
+    assert calls.most == 1
+    await calls.end_all()
+
+
+class DeafScript:
+    """Loses the answer of every other look, after it took effect."""
+
+    def __init__(self, script: Callable[..., Awaitable[object]]) -> None:
+        self._script = script
+        self._looks = 0
+
+    async def __call__(self, **options: object) -> object:
+        answer = await self._script(**options)
+        self._looks += 1
+        if self._looks % 2:
+            raise RedisConnectionError("the answer was lost")
+        return answer
+
+
+async def test_lost_answers_cost_no_permit_and_count_nothing_twice(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limiter_module, "AWAY_S", 0.0)
+    # So that nothing is granted without Redis.
+    monkeypatch.setattr(_Share, "take", lambda *_: 0.05)
+    target = replace(TARGET, limits=Limits(max_in_flight=1, tokens_per_minute=10_000))
+    for limiter in (two.one, two.other):
+        line = limiter._line(target)
+        monkeypatch.setattr(line, "_script", DeafScript(line._script))
+    calls = Calls()
+    for number in range(6):
+        calls.start((two.one, two.other)[number % 2], str(number), Ticket(tokens=10), target)
+    await calls.end_all()
+    assert calls.most == 1
+    async with two.one.permit(target, Ticket(tokens=10)) as permit:
+        permit.settle(Usage(input_tokens=100, output_tokens=100))
+    await wait_until_async(lambda: not two.held(), message="a permit is still held")
+    assert two.window() == {"r": 7, "t": 6 * 10 + 200}
+
+
+async def test_grant_that_was_lost_with_its_waiter_is_given_back(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limiter_module, "AWAY_S", 0.2)
+    monkeypatch.setattr(_Share, "take", lambda *_: 0.05)
+    line = two.one._line(ONE_AT_A_TIME)
+    monkeypatch.setattr(line, "_script", DeafScript(line._script))
+    calls = Calls()
+    task = calls.start(two.one, "gave up")
+    await wait_until_async(lambda: two.held() == 1, message="nothing was granted")
+    assert calls.begun == []
+    task.cancel()
+    async with asyncio.timeout(5), two.other.permit(ONE_AT_A_TIME, NO_TICKET):
+        pass
+
+
+async def test_without_redis_no_more_wait_than_may_either(own_redis: RedisServer) -> None:
+    own_redis.kill()
+    calls = Calls()
+    async with open_limiter(own_redis.url, max_waiting=1) as limiter:
+        calls.start(limiter, "running")
+        await calls.begin(1)
+        tasks = [calls.start(limiter, str(number)) for number in range(2)]
+        await asyncio.wait(tasks, timeout=10, return_when=asyncio.FIRST_EXCEPTION)
+        assert isinstance(tasks[1].exception(), Deferred)
+        calls.end(2)
+        await asyncio.gather(calls.tasks[0], tasks[0])
 
 
 async def test_no_more_wait_than_may(redis_url: str, two: Two) -> None:

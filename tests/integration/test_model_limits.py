@@ -11,7 +11,7 @@ from tests.helpers.client import Json
 from tests.helpers.fold import assert_agrees, fold
 from tests.helpers.model_server import RecordedCall, ScriptedModel
 from tests.helpers.product import Product
-from tests.helpers.talk import Store
+from tests.helpers.talk import Store, assert_exact
 from tests.helpers.waiting import wait_until
 
 TIMEOUT_S = 60.0
@@ -111,6 +111,27 @@ def test_waiting_turns_give_their_slots_to_others(world: Product, model: Scripte
     with Store(world) as store:
         crashes = select(Turn.crashes).where(Turn.id.in_(narrow))
         assert not any(store.run(lambda connection: list(connection.execute(crashes).scalars())))
+
+
+def test_usage_of_a_parked_turn_is_exact(world: Product, model: ScriptedModel) -> None:
+    """Calls that had led to nothing when it was parked count too."""
+    world.environment |= {"LLM_QUEUE_TIMEOUT_S": "0.3", "REACT_TOOL_SELECTION_THRESHOLD": "2"}
+    world.start_worker(slots=4)
+    # The first answer is not in the form that was asked for, and a second one has to wait.
+    model.when(
+        lambda request: request.model == "picker",
+        Reply(text="I pick the calculator."),
+        Reply(text='{"names": ["calculator"]}'),
+    )
+    with world.client() as client:
+        client.put_model("picker", role="fast", tool_call=False, requests_per_minute=1)
+        turn_ids = post(world, "plain", 1)
+        wait_parked(world, turn_ids, count=1)
+        client.put_model("picker", role="fast", tool_call=False)
+    turn = end(world, turn_ids[0])
+    assert turn["status"] == "completed"
+    assert turn["usage"]["by_purpose"]["selection"]["calls"] == 2
+    assert_exact(turn["usage"], model.calls)
 
 
 def test_deadline_of_a_parked_turn(world: Product, model: ScriptedModel) -> None:

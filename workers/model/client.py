@@ -160,11 +160,11 @@ class ModelClient:
                     raise refusal from None
                 raise
             except ModelError as error:
-                if has_begun and error.may_retry:
-                    raise ModelStreamError(error.message) from error
                 pause_s = None if has_begun else self._retry.pause_s(retries, error)
                 refusal = error if isinstance(error, ModelRateLimitError) else None
                 self._close_gate(target, refusal, pause_s)
+                if has_begun and error.may_retry:
+                    raise ModelStreamError(error.message) from error
                 if pause_s is None:
                     raise
                 code = error.code

@@ -115,7 +115,7 @@ def call_error(error: Exception, target: ModelTarget) -> ModelError:
         )
     return ModelUnavailableError(
         f"The model {target.name} cannot be reached at {shown_url(target.base_url)}"
-        f"{_reason(error)}: check LLM_BASE_URL",
+        f"{_reason(error)}: check LLM_BASE_URL, or base_url of its row",
     )
 
 
@@ -169,8 +169,9 @@ def _refused(refusal: _Refusal, target: ModelTarget) -> ModelError:
             return ModelRateLimitError(f"{host} refuses more requests to {name} for now{said}")
         case 404:
             return ModelRequestError(
-                f"{shown_url(target.base_url)} has no model {name}: check the name"
-                f" (LLM_MODEL) and the path of LLM_BASE_URL{_aside(said)}",
+                f"{shown_url(target.base_url)} has no model {name}: check the name (`model` of the"
+                " turn, a row, or LLM_MODEL) and the path of LLM_BASE_URL, or base_url of its row"
+                f"{_aside(said)}",
             )
     if refusal.is_context_length:
         sizes = read_sizes(refusal.message)

@@ -1,31 +1,33 @@
 -- One model's limits, kept for all workers in one step.
 --
--- KEYS: held (zset: permit, expiry ms), waiting (zset: waiter, virtual start), about (hash: waiter,
---   tokens), shares (zset: share, virtual start of its next waiter), kept (zset: place, virtual
---   start of one that left for a while), virtual (string: virtual time), window (hash: r<second>
---   and t<second>, requests and tokens granted then), gate (string that lives while the gate is
---   closed), processes (zset: name, last seen ms)
--- ARGV: channel, process, in flight, requests per minute, tokens per minute (0: no limit), permit
---   ttl ms, process ttl ms, and as JSON what the process says: held and left (ids), released (ids),
---   new (id, share, tokens, place), kept (id, place), settled (second, tokens too many or too few),
---   closed_ms
+-- KEYS: held (zset: permit, expiry ms), waiting (zset: <arrival>|<waiter>, virtual start), about
+--   (hash: waiter, "<arrival> <tokens>"), shares (zset: share, virtual start of its next waiter),
+--   kept (hash: place, "<arrival> <virtual start>" of one that left for a while), virtual (hash:
+--   time, arrivals), window (hash: r<second> and t<second>, requests and tokens granted then), gate
+--   (string that lives while the gate is closed), processes (zset: name, last seen ms)
+-- ARGV: channel, process, most of its calls that may wait, in flight, requests per minute, tokens
+--   per minute (0: no limit), permit ttl ms, process ttl ms, and as JSON what the process says:
+--   waiting (id, share, tokens, place) and held (ids), all that there are; released (id, second,
+--   tokens too few), kept (id, place) and left (ids), since it last spoke; closed_ms
 --
--- Answers {wait ms, processes, second, granted ids...}.
+-- Answers {wait ms, processes, second, granted ids, ids that may not wait}. What is said twice, as
+-- the answer was lost, or anew, as what is kept here was, changes nothing.
 --
 -- Waiting is start-time fair queueing: every share moves on in virtual time by what it is granted,
--- and whoever starts first goes first. So one share's many waiters do not delay another's few.
+-- and whoever starts first goes first; of those who start together, whoever came first. So one
+-- share's many waiters do not delay another's few.
 
 local held, waiting, about, shares, kept, virtual, window, gate, processes = unpack(KEYS)
-local channel, process = ARGV[1], ARGV[2]
-local most, per_minute, tokens_per_minute = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local permit_ttl_ms, process_ttl_ms = tonumber(ARGV[6]), tonumber(ARGV[7])
-local said = cjson.decode(ARGV[8])
+local channel, process, max_waiting = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local most, per_minute, tokens_per_minute = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local permit_ttl_ms, process_ttl_ms = tonumber(ARGV[7]), tonumber(ARGV[8])
+local said = cjson.decode(ARGV[9])
 
 local KEEP_S = 3600
 local WINDOW_S = 60
 -- Longest time between two looks.
 local LOOK_MS = 2000
--- Places kept at most; those whose turn came longest ago are forgotten first.
+-- Places kept at most; all are forgotten when there are more.
 local MAX_KEPT = 10000
 
 local time = redis.call('TIME')
@@ -36,8 +38,25 @@ local function owner(id)
   return string.match(id, '^(.*)/')
 end
 
+-- Zero-padded, so that text compares as numbers do.
+local function member_of(id, arrival)
+  return string.format('%016d', arrival) .. '|' .. id
+end
+
+local function id_of(member)
+  return string.match(member, '^%d+|(.*)$')
+end
+
+local function read(id)
+  local known = redis.call('HGET', about, id)
+  if not known then return nil end
+  local arrival, tokens = string.match(known, '^(%d+) (%d+)$')
+  return tonumber(arrival), tonumber(tokens)
+end
+
 local function forget(id)
-  redis.call('ZREM', waiting, id)
+  local arrival = read(id)
+  if arrival then redis.call('ZREM', waiting, member_of(id, arrival)) end
   redis.call('HDEL', about, id)
 end
 
@@ -50,40 +69,57 @@ if #gone > 0 then
     is_gone[name] = true
     redis.call('ZREM', processes, name)
   end
-  for _, id in ipairs(redis.call('ZRANGE', waiting, 0, -1)) do
+  for _, member in ipairs(redis.call('ZRANGE', waiting, 0, -1)) do
+    local id = id_of(member)
     if is_gone[owner(id)] then forget(id) end
   end
 end
 
 -- What the process says.
-for _, id in ipairs(said.released) do redis.call('ZREM', held, id) end
+for _, it in ipairs(said.released) do
+  local field = 't' .. it[2]
+  if redis.call('ZREM', held, it[1]) == 1 and redis.call('HEXISTS', window, field) == 1 then
+    redis.call('HINCRBY', window, field, it[3])
+  end
+end
+for _, it in ipairs(said.kept) do
+  local arrival = read(it[1])
+  if arrival then
+    local start = redis.call('ZSCORE', waiting, member_of(it[1], arrival))
+    redis.call('HSET', kept, it[2], arrival .. ' ' .. start)
+  end
+end
+if redis.call('HLEN', kept) > MAX_KEPT then redis.call('DEL', kept) end
+for _, id in ipairs(said.left) do
+  forget(id)
+  -- Granted before; that answer was lost.
+  redis.call('ZREM', held, id)
+end
 for _, id in ipairs(said.held) do redis.call('ZADD', held, now_ms + permit_ttl_ms, id) end
 redis.call('ZREMRANGEBYSCORE', held, '-inf', now_ms)
-for _, it in ipairs(said.kept) do
-  local start = redis.call('ZSCORE', waiting, it[1])
-  if start then redis.call('ZADD', kept, start, it[2]) end
-end
-redis.call('ZREMRANGEBYRANK', kept, 0, -MAX_KEPT - 1)
-for _, id in ipairs(said.left) do forget(id) end
-for _, it in ipairs(said.settled) do
-  local field = 't' .. it[1]
-  if redis.call('HEXISTS', window, field) == 1 then redis.call('HINCRBY', window, field, it[2]) end
-end
 if said.closed_ms > 0 and said.closed_ms > redis.call('PTTL', gate) then
   redis.call('SET', gate, '1', 'PX', said.closed_ms)
 end
-local now_virtual = tonumber(redis.call('GET', virtual) or 0)
-for _, it in ipairs(said.new) do
+local now_virtual = tonumber(redis.call('HGET', virtual, 'time') or 0)
+local granted = {}
+for _, it in ipairs(said.waiting) do
   local id, share, tokens, place = it[1], it[2], it[3], it[4]
-  local start = tonumber(redis.call('ZSCORE', kept, place))
-  if start then
-    redis.call('ZREM', kept, place)
-  else
-    start = math.max(now_virtual, tonumber(redis.call('ZSCORE', shares, share) or 0))
-    redis.call('ZADD', shares, start + math.max(tokens, 1), share)
+  if redis.call('ZSCORE', held, id) then
+    -- Granted before; that answer was lost.
+    granted[#granted + 1] = id
+  elseif not read(id) then
+    local arrival, start = string.match(redis.call('HGET', kept, place) or '', '^(%d+) (.*)$')
+    if arrival then
+      arrival, start = tonumber(arrival), tonumber(start)
+      redis.call('HDEL', kept, place)
+    else
+      arrival = redis.call('HINCRBY', virtual, 'arrivals', 1)
+      start = math.max(now_virtual, tonumber(redis.call('ZSCORE', shares, share) or 0))
+      redis.call('ZADD', shares, start + math.max(tokens, 1), share)
+    end
+    redis.call('ZADD', waiting, start, member_of(id, arrival))
+    redis.call('HSET', about, id, string.format('%d %d', arrival, tokens))
   end
-  redis.call('ZADD', waiting, start, id)
-  redis.call('HSET', about, id, tokens)
 end
 
 -- What the last minute has seen.
@@ -103,7 +139,7 @@ local function until_oldest_ms()
 end
 
 -- Whose turn it is.
-local granted, others = {}, {}
+local others = {}
 local wait_ms = LOOK_MS
 local closed_ms = redis.call('PTTL', gate)
 if closed_ms > 0 then
@@ -111,8 +147,9 @@ if closed_ms > 0 then
 else
   local in_flight = redis.call('ZCARD', held)
   local has_limits = most > 0 or per_minute > 0 or tokens_per_minute > 0
-  for _, id in ipairs(redis.call('ZRANGE', waiting, 0, -1)) do
-    local size = tonumber(redis.call('HGET', about, id) or 0)
+  for _, member in ipairs(redis.call('ZRANGE', waiting, 0, -1)) do
+    local id = id_of(member)
+    local _, size = read(id)
     if most > 0 and in_flight >= most then
       local first = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')
       if first[2] then wait_ms = tonumber(first[2]) - now_ms end
@@ -127,7 +164,7 @@ else
     in_flight, requests, tokens = in_flight + 1, requests + 1, tokens + size
     if owner(id) == process then
       granted[#granted + 1] = id
-      now_virtual = math.max(now_virtual, tonumber(redis.call('ZSCORE', waiting, id)))
+      now_virtual = math.max(now_virtual, tonumber(redis.call('ZSCORE', waiting, member)))
       forget(id)
       if has_limits then
         redis.call('ZADD', held, now_ms + permit_ttl_ms, id)
@@ -142,14 +179,25 @@ else
 end
 for name in pairs(others) do redis.call('PUBLISH', channel, name) end
 
-redis.call('SET', virtual, string.format('%.0f', now_virtual))
--- A share that nothing of waits starts where all do.
+if redis.call('ZCARD', waiting) == 0 then
+  -- All shares are equal again, and behind those that left for a while.
+  local last = redis.call('ZRANGE', shares, -1, -1, 'WITHSCORES')
+  if last[2] then now_virtual = math.max(now_virtual, tonumber(last[2])) end
+end
+redis.call('HSET', virtual, 'time', string.format('%.0f', now_virtual))
+-- A share that is not ahead starts where all do.
 redis.call('ZREMRANGEBYSCORE', shares, '-inf', string.format('%.0f', now_virtual))
-if redis.call('ZCARD', waiting) == 0 then redis.call('DEL', shares) end
 for _, key in ipairs({held, waiting, about, shares, kept, virtual, window, processes}) do
   redis.call('EXPIRE', key, KEEP_S)
 end
 
-local answer = {math.min(math.max(wait_ms, 1), LOOK_MS), redis.call('ZCARD', processes), second}
-for _, id in ipairs(granted) do answer[#answer + 1] = id end
-return answer
+local over, own = {}, 0
+for _, member in ipairs(redis.call('ZRANGE', waiting, 0, -1)) do
+  local id = id_of(member)
+  if owner(id) == process then
+    own = own + 1
+    if own > max_waiting then over[#over + 1] = id end
+  end
+end
+wait_ms = math.min(math.max(wait_ms, 1), LOOK_MS)
+return {wait_ms, redis.call('ZCARD', processes), second, granted, over}

@@ -11,7 +11,7 @@ import hashlib
 import json
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -124,7 +124,6 @@ class ModelLimiter:
 class _Waiting:
     def __init__(self, ticket: Ticket) -> None:
         self.ticket = ticket
-        self.is_known = False
         self.permit: asyncio.Future[Permit] = asyncio.get_running_loop().create_future()
 
 
@@ -173,20 +172,19 @@ class _Line:
         try:
             async with asyncio.timeout(max_wait_s):
                 permit = await waiting.permit
-        except (TimeoutError, Deferred):
-            if waiting.is_known and ticket.place:
-                self._kept.append((waiter, ticket.place))
+        except TimeoutError:
             raise _deferred() from None
         finally:
             if permit is None:
-                self._leave(waiter)
+                self._leave(waiter, ticket)
         return permit
 
-    def _leave(self, waiter: str) -> None:
-        if (waiting := self._waiting.pop(waiter, None)) is not None:
-            if waiting.is_known:
-                self._left.append(waiter)
-                self._wake()
+    def _leave(self, waiter: str, ticket: Ticket) -> None:
+        if self._waiting.pop(waiter, None) is not None:
+            if ticket.place:
+                self._kept.append((waiter, ticket.place))
+            self._left.append(waiter)
+            self._wake()
         elif (permit := self._held.get(waiter)) is not None:
             # Granted in the moment of leaving.
             self.release(permit)
@@ -237,12 +235,17 @@ class _Line:
 
     @property
     def _has_business(self) -> bool:
+        return self._is_urgent or bool(self._held)
+
+    @property
+    def _is_urgent(self) -> bool:
+        """Whether something is to be heard or said, more than that permits are still held."""
         to_say = self._released or self._left or self._kept or self._closed_s
-        return bool(self._waiting or self._held or to_say)
+        return bool(self._waiting or to_say)
 
     async def _until_changed(self, wait_s: float) -> None:
         try:
-            async with asyncio.timeout(wait_s if self._waiting else RENEW_S):
+            async with asyncio.timeout(wait_s if self._is_urgent else RENEW_S):
                 await self._changed.wait()
         except TimeoutError:
             return
@@ -259,20 +262,17 @@ class _Line:
 
     async def _exchange(self) -> float:
         released, left, kept = list(self._released), list(self._left), list(self._kept)
-        closed_s, new = self._closed_s, []
-        for waiter, waiting in self._waiting.items():
-            if not waiting.is_known:
-                ticket = waiting.ticket
-                new.append((waiter, ticket.share, ticket.tokens, ticket.place or waiter))
-        settled = [(it.second, it.missing) for it in released if it.second and it.missing]
+        closed_s = self._closed_s
         said = {
+            "waiting": [
+                (waiter, it.ticket.share, it.ticket.tokens, it.ticket.place or waiter)
+                for waiter, it in self._waiting.items()
+            ],
             # Empty lists would be objects to the other side, which does not mind.
             "held": list(self._held),
-            "released": [permit.id for permit in released],
-            "settled": settled,
+            "released": [(permit.id, permit.second, permit.missing) for permit in released],
             "left": left,
             "kept": kept,
-            "new": new,
             "closed_ms": int(closed_s * 1000),
         }
         answer = await self._script(
@@ -280,6 +280,7 @@ class _Line:
             args=[
                 self._channel,
                 self._process,
+                self._max_waiting,
                 self.limits.max_in_flight or 0,
                 self.limits.requests_per_minute or 0,
                 self.limits.tokens_per_minute or 0,
@@ -288,30 +289,27 @@ class _Line:
                 json.dumps(said),
             ],
         )
-        # Only now: what was not heard is said again. Saying it twice changes nothing.
+        # Only now: what was not heard is said again.
         del self._released[: len(released)]
         del self._left[: len(left)]
         del self._kept[: len(kept)]
         if self._closed_s == closed_s:
             self._closed_s = 0.0
-        return self._take(answer, [waiter for waiter, *_ in new])
+        return self._take(*answer)
 
-    def _take(self, answer: list[bytes | int], new: list[str]) -> float:
-        wait_ms, processes, second, *granted = answer
-        self._share.processes = int(processes)
+    def _take(
+        self,
+        wait_ms: int,
+        processes: int,
+        second: int,
+        granted: list[bytes],
+        over: list[bytes],
+    ) -> float:
+        self._share.processes = processes
         for name in granted:
-            waiter = name.decode() if isinstance(name, bytes) else str(name)
-            self._grant(waiter, int(second))
-        for waiter in new:
-            if waiter in self._waiting:
-                self._waiting[waiter].is_known = True
-            elif waiter not in self._held:
-                self._left.append(waiter)
-        known = [waiting for waiting in self._waiting.values() if waiting.is_known]
-        for waiting in known[self._max_waiting :]:
-            if not waiting.permit.done():
-                waiting.permit.set_exception(_deferred())
-        return int(wait_ms) / 1000
+            self._grant(name.decode(), second)
+        self._defer(name.decode() for name in over)
+        return wait_ms / 1000
 
     def _grant(self, waiter: str, second: int) -> None:
         waiting = self._waiting.pop(waiter, None)
@@ -328,11 +326,17 @@ class _Line:
         for waiter, waiting in list(self._waiting.items()):
             wait_s = self._share.take(self.limits, len(self._held), waiting.ticket.tokens)
             if wait_s > 0:
+                self._defer(list(self._waiting)[self._max_waiting :])
                 return min(wait_s, AWAY_S)
-            if waiting.is_known:
-                self._left.append(waiter)
+            self._left.append(waiter)
             self._grant(waiter, 0)
         return AWAY_S
+
+    def _defer(self, waiters: Iterable[str]) -> None:
+        for waiter in waiters:
+            waiting = self._waiting.get(waiter)
+            if waiting is not None and not waiting.permit.done():
+                waiting.permit.set_exception(_deferred())
 
 
 class _Share:

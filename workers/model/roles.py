@@ -89,7 +89,7 @@ class Roles:
             context_size=context_size or self._settings.llm_context_size,
             max_output_tokens=max_output_tokens or self._settings.llm_max_output_tokens,
         )
-        fallback = config.fallback or self._settings.llm_fallback_model
+        fallback = self._fallback_of(config)
         if fallback in (None, name):
             return target
         other = self._by_name.get(fallback) or ModelConfig(name=fallback)
@@ -101,6 +101,21 @@ class Roles:
                 max_output_tokens=self._settings.llm_max_output_tokens,
             ),
         )
+
+    def _fallback_of(self, config: ModelConfig) -> str | None:
+        """Return the name of a model's fallback, which may be given as a role."""
+        settings = self._settings
+        name = config.fallback or settings.llm_fallback_model
+        if name in self._by_name:
+            return name
+        main = self._name_of("main", settings.llm_model)
+        if name == "main":
+            return main
+        if name == "fast":
+            return self._name_of("fast", settings.llm_fast_model) or main
+        if name == "reasoning":
+            return self._name_of("reasoning", settings.llm_reasoning_model) or main
+        return name
 
     def _target(
         self,

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from shared.errors import ModelError
+from shared.errors import Deferred, HandedOver, ModelError
 from shared.events import Phase
 from shared.ids import ConversationId
 from shared.repositories import (
@@ -104,6 +104,23 @@ class ReactEngine:
             compaction_timeout_s=settings.llm_compaction_timeout_s,
         )
         transcript = fold(loaded.entries, loaded.calls, progress)
+        try:
+            await self._go_on(run, progress, transcript, replace(loaded, models=models), calls)
+        except (Deferred, HandedOver):
+            # What calls have used that led to nothing yet.
+            if usage := progress.take_usage():
+                await run.record_response([transcript.usage_entry(usage)])
+            raise
+
+    async def _go_on(
+        self,
+        run: TurnRun,
+        progress: Progress,
+        transcript: Transcript,
+        loaded: _Loaded,
+        calls: ModelCalls,
+    ) -> None:
+        settings, models = self._settings, loaded.models
         ask = _fitting(calls, self._book)
         tools = await self._offer_tools(run, progress, transcript, loaded, ask)
         context = TurnContext(

@@ -232,8 +232,13 @@ class ReactLoop:
             name = self._context.fall_back() if error.may_fall_back else None
             if name is None:
                 raise
-            await self._run.emit(Phase(phase="falling_back", model=name, reason=error.code))
-        return await self._call_fitting(build, hint=hint, is_live=is_live)
+            reason = error
+        await self._run.emit(Phase(phase="falling_back", model=name, reason=reason.code))
+        try:
+            return await self._call_fitting(build, hint=hint, is_live=is_live)
+        except ModelError as error:
+            error.args = (f"{error.message}. It was called as a fallback: {reason.message}",)
+            raise
 
     async def _call_fitting(
         self,

@@ -120,6 +120,10 @@ class Transcript:
         """Return the journal's entry for the tools that were picked."""
         return self._entry("selection", {"tools": list(names), "usage": usage})
 
+    def usage_entry(self, usage: JournaledUsage) -> Entry:
+        """Return the journal's entry for calls that led to nothing else."""
+        return self._entry("usage", {"usage": usage})
+
     def note_entry(self, note: Note) -> Entry:
         """Return the journal's entry for a note; it is folded by `add_note`."""
         return self._entry("note", {"note": note.kind, "text": note.text, "count": note.count})
@@ -259,6 +263,8 @@ def _fold_entry(
 ) -> None:
     data: Mapping[str, Any] = entry.data
     progress.merge_usage(data.get("usage", {}))
+    if entry.kind == "usage":
+        return
     if entry.kind == "injections":
         transcript.add_injections(data["text"])
     elif entry.kind == "note":

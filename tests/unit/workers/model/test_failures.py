@@ -70,8 +70,8 @@ def test_refused_key_names_model_host_and_setting() -> None:
 def test_unknown_model_names_model_and_setting() -> None:
     error = call_error(status_error(404, {"message": "no such model"}), TARGET)
     assert error.message == (
-        "http://models.test:81/v1 has no model model-1: check the name (LLM_MODEL) and the path of"
-        " LLM_BASE_URL (no such model)"
+        "http://models.test:81/v1 has no model model-1: check the name (`model` of the turn, a row,"
+        " or LLM_MODEL) and the path of LLM_BASE_URL, or base_url of its row (no such model)"
     )
 
 
@@ -170,7 +170,7 @@ def test_lost_connection_is_no_timeout_though_the_transport_says_so() -> None:
     assert type(call_error(error, TARGET)) is ModelUnavailableError
     assert call_error(error, TARGET).message == (
         "The model model-1 cannot be reached at http://models.test:81/v1 (Connection refused):"
-        " check LLM_BASE_URL"
+        " check LLM_BASE_URL, or base_url of its row"
     )
 
 

@@ -153,3 +153,17 @@ def test_fallback_has_limits_of_its_own_and_no_fallback() -> None:
     assert spare is not None
     assert (spare.name, spare.context_size) == ("spare", 9_000)
     assert found.main("spare").fallback is None
+
+
+@pytest.mark.parametrize(
+    ("fallback", "name"), [("main", "m"), ("fast", "f"), ("reasoning", "m"), ("spare", "spare")]
+)
+def test_fallback_may_be_a_role(fallback: str, name: str) -> None:
+    found = roles(
+        ModelConfig(name="m", role="main"),
+        ModelConfig(name="f", role="fast"),
+        ModelConfig(name="x", fallback=fallback),
+    )
+    target = found.main("x").fallback
+    assert target is not None
+    assert target.name == name
