@@ -1,6 +1,7 @@
 """One limiter per process over one Redis: what all of them together let through."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 
@@ -229,6 +230,25 @@ async def test_who_waited_too_long_comes_back_to_its_place(redis_url: str, two: 
     await calls.end_all()
     assert calls.begun == ["running", "a 1", "a 2, again", "a 3"]
     assert not two.redis.keys("*:kept")
+
+
+async def test_shares_that_all_left_the_line_come_back_to_it_as_equals(
+    redis_url: str, two: Two
+) -> None:
+    """As turns that are parked at the same moment, each with several calls to make."""
+    target, granted = replace(TARGET, limits=Limits(requests_per_minute=2)), []
+    async with open_limiter(redis_url, "hasty", max_wait_s=0.3) as hasty:
+
+        async def call(share: str) -> None:
+            with contextlib.suppress(Deferred):
+                async with hasty.permit(target, Ticket(share=share, place=f"turn-{share}")):
+                    granted.append(share)
+
+        for _ in range(3):
+            await asyncio.gather(*map(call, "abc"))
+            await in_line(two, 0)
+            two.make_older(61)
+    assert sorted(granted) == ["a", "a", "b", "b", "c", "c"]
 
 
 async def test_who_is_cut_off_while_it_waits_comes_back_to_its_place(two: Two) -> None:

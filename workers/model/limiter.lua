@@ -179,11 +179,6 @@ else
 end
 for name in pairs(others) do redis.call('PUBLISH', channel, name) end
 
-if redis.call('ZCARD', waiting) == 0 then
-  -- All shares are equal again, and behind those that left for a while.
-  local last = redis.call('ZRANGE', shares, -1, -1, 'WITHSCORES')
-  if last[2] then now_virtual = math.max(now_virtual, tonumber(last[2])) end
-end
 redis.call('HSET', virtual, 'time', string.format('%.0f', now_virtual))
 -- A share that is not ahead starts where all do.
 redis.call('ZREMRANGEBYSCORE', shares, '-inf', string.format('%.0f', now_virtual))
