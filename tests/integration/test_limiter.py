@@ -371,6 +371,25 @@ async def test_without_redis_no_more_wait_than_may_either(own_redis: RedisServer
         await asyncio.gather(calls.tasks[0], tasks[0])
 
 
+async def test_time_in_line_is_not_the_call_s(two: Two) -> None:
+    calls = Calls()
+    calls.start(two.one, "running")
+    await calls.begin(1)
+
+    async def call() -> None:
+        async with (
+            asyncio.timeout(0.4) as timeout,
+            two.other.permit(ONE_AT_A_TIME, Ticket(timeout=timeout)),
+        ):
+            calls.begun.append("in time")
+            await asyncio.Event().wait()
+
+    asyncio.get_running_loop().call_later(0.8, calls.end)
+    with pytest.raises(TimeoutError):
+        await call()
+    assert calls.begun == ["running", "in time"]
+
+
 async def test_no_more_wait_than_may(redis_url: str, two: Two) -> None:
     calls = Calls()
     calls.start(two.one, "running")

@@ -11,8 +11,8 @@ import hashlib
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import structlog
@@ -87,7 +87,8 @@ class ModelLimiter:
         Raises Deferred if there is no room for one that waits, or it waited too long.
         """
         line = self._line(target)
-        permit = await line.wait(ticket, self._max_wait_s)
+        with _stopped(ticket.timeout):
+            permit = await line.wait(ticket, self._max_wait_s)
         try:
             yield permit
         finally:
@@ -365,6 +366,21 @@ class _Share:
             pauses_s.append(tokens * MINUTE_S / limits.tokens_per_minute)
         self._free_at = now + max(pauses_s) * self.processes
         return 0.0
+
+
+@contextmanager
+def _stopped(timeout: asyncio.Timeout | None) -> Iterator[None]:
+    """Let no time of a timeout pass meanwhile."""
+    if timeout is None or (until := timeout.when()) is None:
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    began_at = loop.time()
+    timeout.reschedule(None)
+    try:
+        yield
+    finally:
+        timeout.reschedule(until + loop.time() - began_at)
 
 
 def _deferred() -> Deferred:

@@ -1,5 +1,6 @@
 """What a provider lets all workers together ask of one model."""
 
+import asyncio
 from dataclasses import dataclass
 
 
@@ -32,6 +33,8 @@ class Ticket:
     place: str = ""
     # Estimate of the call's tokens.
     tokens: int = 0
+    # Stands still while the call is in line.
+    timeout: asyncio.Timeout | None = None
 
 
 NO_TICKET = Ticket()

@@ -35,14 +35,19 @@ class ModelCalls:
         self._turn = turn
         self._compaction_timeout_s = compaction_timeout_s
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+    async def stream(
+        self,
+        request: ModelRequest,
+        timeout: asyncio.Timeout | None = None,  # noqa: ASYNC109 - the caller's, who has set it
+    ) -> AsyncGenerator[ModelEvent, None]:
         """Yield an answer as it comes; see `ModelClient.stream`. Close it with `aclosing`.
 
         What an answer that broke off, or was not read to its end, has used is estimated.
+        timeout: stands still while the call is in line for its model.
         """
         text: list[str] | None = None
         try:
-            async with aclosing(self._models.stream(self._in_line(request))) as events:
+            async with aclosing(self._models.stream(self._in_line(request, timeout))) as events:
                 async for event in events:
                     if isinstance(event, ModelResponse):
                         text = None
@@ -59,13 +64,14 @@ class ModelCalls:
             if text is not None:
                 self._progress.count(request.purpose, self._estimate(request, "".join(text)))
 
-    def _in_line(self, request: ModelRequest) -> ModelRequest:
+    def _in_line(self, request: ModelRequest, timeout: asyncio.Timeout | None) -> ModelRequest:
         """Return the request with its turn's place in the line for its model."""
         is_counted = request.target.limits.tokens_per_minute is not None
         ticket = Ticket(
             share=self._turn.conversation_id,
             place=self._turn.id,
             tokens=self.meter.measure(request) if is_counted else 0,
+            timeout=timeout,
         )
         return replace(request, ticket=ticket)
 
@@ -85,16 +91,20 @@ class ModelCalls:
         if request.purpose != "compaction":
             return await self._last_event(request)
         try:
-            async with asyncio.timeout(self._compaction_timeout_s):
-                return await self._last_event(request)
+            async with asyncio.timeout(self._compaction_timeout_s) as timeout:
+                return await self._last_event(request, timeout)
         except TimeoutError:
             raise ModelTimeoutError(
                 f"{request.target.name} wrote nothing whole within {self._compaction_timeout_s:g}"
                 " s (LLM_COMPACTION_TIMEOUT_S)",
             ) from None
 
-    async def _last_event(self, request: ModelRequest) -> ModelResponse:
-        async with aclosing(self.stream(request)) as events:
+    async def _last_event(
+        self,
+        request: ModelRequest,
+        timeout: asyncio.Timeout | None = None,  # noqa: ASYNC109 - see `stream`
+    ) -> ModelResponse:
+        async with aclosing(self.stream(request, timeout)) as events:
             async for event in events:
                 if isinstance(event, ModelResponse):
                     return event
