@@ -101,6 +101,8 @@ def test_waiting_turns_give_their_slots_to_others(world: Product, model: Scripte
             wait_parked(world, narrow, count=3)
             assert end(world, post(world, "wide", 1)[0])["status"] == "completed"
             cancelled = wait_parked(world, narrow, count=1)[0]
+            with client.events(cancelled) as stream:
+                stream.read_until(lambda event: event.data.get("reason") == "waiting_for_model")
             assert client.cancel(cancelled)["status"] == "cancelled"
             assert [call.request.model for call in model.calls] == ["narrow", "wide"]
         turns = {turn_id: end(world, turn_id) for turn_id in narrow}

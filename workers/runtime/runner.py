@@ -155,7 +155,7 @@ class TurnRunner:
             await run.emit(*_take_back(progress))
             return await self._let_go(run)
         except Deferred as error:
-            await run.emit(*_take_back(progress))
+            await run.emit(*_take_back(progress), _waits_for_model(run))
             await run.park(error.delay_s)
             return "parked"
         except StorageError:
@@ -241,6 +241,14 @@ def _take_back(progress: Progress) -> tuple[Event, ...]:
     if not progress.answer_text:
         return ()
     return (Answer(status="restart", reason="handed_over"),)
+
+
+def _waits_for_model(run: TurnRun) -> Event:
+    return Status(
+        status=TurnStatus.RUNNING,
+        attempt=run.turn.attempt,
+        reason="waiting_for_model",
+    )
 
 
 def _failure(error: DeadlinePassed | TurnmillError) -> Failure:
