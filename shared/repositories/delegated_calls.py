@@ -17,7 +17,7 @@ from shared.repositories import tool_calls, turns
 from shared.repositories.leases import is_bell_due
 from shared.repositories.tool_calls import CALL_COLUMNS, StoredToolCall, is_delegated, stored_call
 from shared.tables import ToolCall, Turn
-from shared.task_names import Task, ToolTask, TurnTask
+from shared.task_names import Task, ToolTask
 from shared.turn_state import ACTIVE_STATUSES, ApprovalState, Fence, ToolCallState, TurnStatus
 
 USER_SPOKE = "user sent a message"
@@ -308,12 +308,6 @@ _LOCK_TURN = (
     .where(Turn.id == bindparam("turn"), Turn.status.in_(ACTIVE_STATUSES))
     .with_for_update()
 )
-_WAKE = (
-    update(Turn)
-    .where(Turn.id == bindparam("turn"), turns.is_ready_to_go_on())
-    .values(rung_at=now(), rings=1)
-    .returning(Turn.id, Turn.conversation_id, Turn.attempt)
-)
 _TASKS = select(*CALL_COLUMNS, Turn.id.label("turn_id"), Turn.conversation_id).join(
     Turn,
     Turn.id == ToolCall.turn_id,
@@ -384,16 +378,8 @@ def _settled(connection: Connection, turn_id: TurnId, rows: Sequence[AnyRow]) ->
     calls = sorted((stored_call(row) for row in rows), key=lambda call: call.seq)
     # Approved just now: rows of running calls are not settled here.
     queued = [call.id for call in calls if call.is_delegated]
-    woken = connection.execute(_WAKE, {"turn": turn_id}).one_or_none()
-    tasks: list[Task] = [*_tasks_of(connection, queued)]
-    if woken is not None:
-        tasks.append(
-            TurnTask(
-                turn_id=turn_id,
-                conversation_id=ConversationId(woken.conversation_id),
-                attempt=woken.attempt,
-            ),
-        )
+    bell = turns.wake_turn(connection, turn_id)
+    tasks: list[Task] = [*_tasks_of(connection, queued), *([bell] if bell else [])]
     return Settled(turn_id=turn_id, calls=tuple(calls), tasks=tuple(tasks))
 
 

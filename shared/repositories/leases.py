@@ -74,38 +74,26 @@ def renew_leases(
 
 def release_lease(connection: Connection, fence: Fence) -> bool:
     """Let go of a running turn, so that any worker may claim it without counting a crash."""
-    release = (
-        update(Turn)
-        .where(
-            Turn.id == fence.turn_id,
-            Turn.attempt == fence.attempt,
-            Turn.status == TurnStatus.RUNNING,
-        )
-        .values(lease_owner=None, lease_until=None, rung_at=now(), rings=1)
-        .returning(Turn.id)
-    )
-    return connection.execute(release).one_or_none() is not None
+    return _let_go(connection, fence, rung_at=now(), rings=1)
 
 
 def park_turn(connection: Connection, fence: Fence, delay_s: float) -> bool:
     """Let go of a running turn for a while; the sweep rings for it then."""
-    park = (
+    return _let_go(connection, fence, not_before=now(delay_s), rung_at=None, rings=0)
+
+
+def _let_go(connection: Connection, fence: Fence, **values: object) -> bool:
+    let_go = (
         update(Turn)
         .where(
             Turn.id == fence.turn_id,
             Turn.attempt == fence.attempt,
             Turn.status == TurnStatus.RUNNING,
         )
-        .values(
-            lease_owner=None,
-            lease_until=None,
-            not_before=now(delay_s),
-            rung_at=None,
-            rings=0,
-        )
+        .values(lease_owner=None, lease_until=None, **values)
         .returning(Turn.id)
     )
-    return connection.execute(park).one_or_none() is not None
+    return connection.execute(let_go).one_or_none() is not None
 
 
 def take_due_doorbells(

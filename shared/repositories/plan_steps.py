@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, insert,
 from shared.clock import now
 from shared.database import AnyRow
 from shared.ids import ConversationId, TurnId
-from shared.repositories.turns import is_ready_to_go_on
+from shared.repositories.turns import wake_turn
 from shared.tables import PlanStep, Turn
 from shared.turn_state import STARTED_STEPS, Fence, StepFence, StepState, TurnStatus
 
@@ -243,7 +243,7 @@ def give_up_plan(connection: Connection, turn_id: TurnId, round_: int) -> Advanc
     skipped = sorted(connection.execute(skip).scalars())
     return Advanced(
         skipped=dict.fromkeys(skipped, GIVEN_UP),
-        is_over=_wake(connection, turn_id),
+        is_over=wake_turn(connection, turn_id) is not None,
     )
 
 
@@ -298,20 +298,10 @@ _LOCK_TURN = (
     .where(Turn.id == bindparam("turn"), Turn.status == TurnStatus.RUNNING)
     .with_for_update()
 )
-_WAKE = (
-    update(Turn)
-    .where(Turn.id == bindparam("turn"), is_ready_to_go_on())
-    .values(rung_at=now(), rings=1)
-    .returning(Turn.id)
-)
 
 
 def _lock_turn(connection: Connection, turn_id: TurnId) -> AnyRow | None:
     return connection.execute(_LOCK_TURN, {"turn": turn_id}).one_or_none()
-
-
-def _wake(connection: Connection, turn_id: TurnId) -> bool:
-    return connection.execute(_WAKE, {"turn": turn_id}).one_or_none() is not None
 
 
 def _key(turn_id: TurnId, round_: int, step_id: str) -> tuple[ColumnElement[bool], ...]:
@@ -381,7 +371,7 @@ def _advance(connection: Connection, turn_id: TurnId, round_: int, *, cap: int) 
     return Advanced(
         ready=decided.ready,
         skipped=decided.skipped,
-        is_over=_wake(connection, turn_id),
+        is_over=wake_turn(connection, turn_id) is not None,
     )
 
 

@@ -27,6 +27,7 @@ from shared.ids import ConversationId, TurnId
 from shared.repositories import messages
 from shared.repositories.tool_calls import is_delegated
 from shared.tables import Conversation, Message, PlanStep, ToolCall, Turn
+from shared.task_names import TurnTask
 from shared.turn_state import (
     ACTIVE_STATUSES,
     OPEN_STATUSES,
@@ -299,6 +300,24 @@ def is_ready_to_go_on() -> ColumnElement[bool]:
         or_(Turn.not_before.is_(None), Turn.not_before <= now()),
         ~exists().where(ToolCall.turn_id == Turn.id, is_delegated()),
         ~exists().where(PlanStep.turn_id == Turn.id, PlanStep.state.in_(OPEN_STEPS)),
+    )
+
+
+def wake_turn(connection: Connection, turn_id: TurnId) -> TurnTask | None:
+    """Note that a parked turn is rung, if it may go on; return its doorbell."""
+    wake = (
+        update(Turn)
+        .where(Turn.id == turn_id, is_ready_to_go_on())
+        .values(rung_at=now(), rings=1)
+        .returning(Turn.conversation_id, Turn.attempt)
+    )
+    row = connection.execute(wake).one_or_none()
+    if row is None:
+        return None
+    return TurnTask(
+        turn_id=turn_id,
+        conversation_id=ConversationId(row.conversation_id),
+        attempt=row.attempt,
     )
 
 

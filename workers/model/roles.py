@@ -12,6 +12,8 @@ from shared.settings import Settings
 from workers.model.limits import Limits
 from workers.model.values import Abilities, ModelTarget
 
+ROLES: tuple[Role, ...] = get_args(Role)
+
 
 class Roles:
     """The models that can be called.
@@ -39,9 +41,9 @@ class Roles:
 
         asked_for: a model's name, or a role's. Raises ConfigurationError if no model is known.
         """
-        if asked_for in self._by_name or asked_for not in (None, *get_args(Role)):
+        if asked_for in self._by_name or asked_for not in (None, *ROLES):
             return self._named(asked_for or "")
-        name = self._name_of("main", self._settings.llm_model)
+        name = self._name_of("main")
         if not name:
             raise ConfigurationError(
                 "No model is set: give the name of one in LLM_MODEL, or configure a main model",
@@ -54,7 +56,7 @@ class Roles:
     def fast(self, main: ModelTarget) -> ModelTarget:
         """Return the fast model, which also writes summaries; the main one if there is none."""
         settings = self._settings
-        name = self._name_of("fast", settings.llm_fast_model)
+        name = self._name_of("fast")
         if not name:
             return main
         return self._named(
@@ -65,12 +67,18 @@ class Roles:
 
     def reasoning(self, main: ModelTarget) -> ModelTarget:
         """Return the model for what is hard; the main one if there is none."""
-        name = self._name_of("reasoning", self._settings.llm_reasoning_model)
+        name = self._name_of("reasoning")
         return self._named(name) if name else main
 
-    def _name_of(self, role: Role, default: str | None) -> str | None:
+    def _name_of(self, role: Role) -> str | None:
+        """Return the name of the model that fills a role itself."""
+        defaults = {
+            "main": self._settings.llm_model,
+            "fast": self._settings.llm_fast_model,
+            "reasoning": self._settings.llm_reasoning_model,
+        }
         config = self._by_role.get(role)
-        return config.name if config else default
+        return config.name if config else defaults[role]
 
     def _named(
         self,
@@ -104,18 +112,11 @@ class Roles:
 
     def _fallback_of(self, config: ModelConfig) -> str | None:
         """Return the name of a model's fallback, which may be given as a role."""
-        settings = self._settings
-        name = config.fallback or settings.llm_fallback_model
-        if name in self._by_name:
+        name = config.fallback or self._settings.llm_fallback_model
+        role = next((role for role in ROLES if role == name), None)
+        if role is None or name in self._by_name:
             return name
-        main = self._name_of("main", settings.llm_model)
-        if name == "main":
-            return main
-        if name == "fast":
-            return self._name_of("fast", settings.llm_fast_model) or main
-        if name == "reasoning":
-            return self._name_of("reasoning", settings.llm_reasoning_model) or main
-        return name
+        return self._name_of(role) or self._name_of("main")
 
     def _target(
         self,
